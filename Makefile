@@ -1,0 +1,42 @@
+# `make demo` and `make test` each work as the first command in a fresh clone; both reuse .venv afterwards.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint bench clean
+
+.venv/base: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing ecbm into .venv (pinned in constraints.txt)"
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/test: .venv/base
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+.venv/lint: .venv/base
+	@$(PIP) --editable '.[test,lint]'
+	@touch $@
+
+.venv/bench: .venv/base
+	@$(PIP) --editable '.[test,bench]'
+	@touch $@
+
+demo: .venv/base
+	@$(BIN)/ecbm demo
+
+test: .venv/test
+	@$(BIN)/python -m pytest -n 2
+
+lint: .venv/lint
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: .venv/bench
+	@$(BIN)/python benchmarks/training.py
+	@$(BIN)/python benchmarks/curvature.py
+
+clean:
+	rm -rf .venv build dist

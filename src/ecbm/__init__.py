@@ -1,0 +1,1 @@
+"""Editable concept bottleneck models."""

@@ -1,0 +1,76 @@
+"""Progress for anything that may take longer than two seconds.
+
+On a terminal it is a Rich bar; elsewhere (a log file, CI) one plain line every few seconds. Everything goes
+to standard error, so that ``--json`` output stays a single object on standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+__all__ = ["Bar", "progress", "silence"]
+
+_PLAIN_EVERY_SECONDS = 10.0
+_PLAIN_AFTER_SECONDS = 2.0
+_silenced = False
+
+
+def silence(quiet: bool = True) -> None:
+    """Switch all progress output of this process off (or on again)."""
+    global _silenced
+    _silenced = quiet
+
+
+class Bar:
+    """A running count; :meth:`advance` also takes figures to show beside it."""
+
+    def __init__(self, title: str, total: int, live: Progress | None, quiet: bool) -> None:
+        self._title, self._total, self._live, self._quiet = title, total, live, quiet
+        self._done = 0
+        self._start = self._last = time.monotonic()
+        self._task = live.add_task(title, total=total, figures="") if live is not None else None
+
+    def advance(self, steps: int = 1, **figures: float) -> None:
+        """Count ``steps`` more as done and show ``figures`` (for example ``loss=0.31``)."""
+        self._done += steps
+        if self._quiet:
+            return
+        text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
+        if self._live is not None and self._task is not None:
+            self._live.update(self._task, advance=steps, figures=text)
+            return
+        now = time.monotonic()
+        elapsed = now - self._start
+        if elapsed > _PLAIN_AFTER_SECONDS and now - self._last > _PLAIN_EVERY_SECONDS:
+            self._last = now
+            left = elapsed / max(self._done, 1) * (self._total - self._done)
+            print(
+                f"{self._title}: {self._done}/{self._total}  {text}  about {left:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Bar]:
+    """Show progress of ``total`` steps while the block runs. Only the first process of a group prints."""
+    quiet = _silenced or int(os.environ.get("RANK", "0")) != 0
+    if quiet or not sys.stderr.isatty():
+        yield Bar(title, total, None, quiet)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as live:
+        yield Bar(title, total, live, quiet)

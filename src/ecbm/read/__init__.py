@@ -1,0 +1,1 @@
+"""Read: datasets from files, from official archives, and built in."""

@@ -1,0 +1,263 @@
+"""The :class:`Dataset` value: samples with concept labels, class labels, names, splits and a fingerprint."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ecbm.errors import InputError, unknown_name
+from ecbm.read.inputs import Inputs, TensorInputs, digest_rows
+
+__all__ = ["Dataset", "concept_groups"]
+
+
+def concept_groups(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Groups found from concept names: ``group=value`` or ``group::value``; any other name is its own group.
+
+    Examples
+    --------
+    >>> concept_groups(["wing=blue", "wing=red", "crest"])
+    {'wing': ('wing=blue', 'wing=red'), 'crest': ('crest',)}
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        for separator in ("::", "="):
+            head, found, value = name.partition(separator)
+            if found and head and value:
+                groups.setdefault(head, []).append(name)
+                break
+        else:
+            groups.setdefault(name, []).append(name)
+    return {group: tuple(members) for group, members in groups.items()}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples with concepts and classes. A value: every method returns a new dataset, none changes this one.
+
+    Parameters
+    ----------
+    ids
+        Stable, unique string ids.
+    inputs
+        What the model sees (:class:`TensorInputs`, :class:`ImageInputs`); a plain tensor is accepted.
+    concepts
+        (n, k) float, each 0..1 (soft labels allowed) or NaN for missing.
+    labels
+        (n,) integer class labels, indices into ``class_names``.
+    concept_names, class_names
+        Names, unique.
+    splits
+        The split of every sample (``"train"``, ``"val"``, ``"test"``); ``None`` puts all in ``"train"``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> data = Dataset(["a", "b"], torch.zeros(2, 3), torch.tensor([[1.0], [0.0]]), torch.tensor([0, 1]),
+    ...                ["striped"], ["finch", "wren"])
+    >>> len(data), data.groups
+    (2, {'striped': ('striped',)})
+    """
+
+    ids: tuple[str, ...]
+    inputs: Inputs
+    concepts: Tensor
+    labels: Tensor
+    concept_names: tuple[str, ...]
+    class_names: tuple[str, ...]
+    splits: tuple[str, ...]
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        inputs: Inputs | Tensor,
+        concepts: Tensor,
+        labels: Tensor,
+        concept_names: Sequence[str],
+        class_names: Sequence[str],
+        splits: Sequence[str] | None = None,
+    ) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        put("ids", tuple(str(i) for i in ids))
+        put("inputs", TensorInputs(inputs) if isinstance(inputs, Tensor) else inputs)
+        put("concepts", torch.as_tensor(concepts, dtype=torch.float32))
+        put("labels", torch.as_tensor(labels, dtype=torch.long))
+        put("concept_names", tuple(str(n) for n in concept_names))
+        put("class_names", tuple(str(n) for n in class_names))
+        put("splits", tuple(splits) if splits is not None else ("train",) * len(self.ids))
+        self._check()
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        parts = ", ".join(f"{name} {count}" for name, count in self.split_sizes.items())
+        return (
+            f"Dataset({len(self)} samples ({parts}), inputs {tuple(self.inputs.shape)}, "
+            f"{len(self.concept_names)} concepts in {len(self.groups)} groups, {len(self.class_names)} classes)"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dataset) and self.fingerprint == other.fingerprint
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def x(self) -> Tensor:
+        """All inputs as one float32 tensor."""
+        return self.inputs.take(range(len(self)))
+
+    @cached_property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Concept groups by name (see :func:`concept_groups`)."""
+        return concept_groups(self.concept_names)
+
+    @property
+    def split_sizes(self) -> dict[str, int]:
+        """Number of samples in each split, in order of first appearance."""
+        sizes: dict[str, int] = {}
+        for name in self.splits:
+            sizes[name] = sizes.get(name, 0) + 1
+        return sizes
+
+    @cached_property
+    def rows_by_id(self) -> Mapping[str, int]:
+        """Row number of every id."""
+        return {name: row for row, name in enumerate(self.ids)}
+
+    def row(self, sample_id: str) -> int:
+        """Row of a sample, by id."""
+        try:
+            return self.rows_by_id[sample_id]
+        except KeyError:
+            raise unknown_name("sample id", sample_id, self.ids) from None
+
+    def concept_index(self, name: str) -> int:
+        """Column of a concept, by name."""
+        try:
+            return self.concept_names.index(name)
+        except ValueError:
+            raise unknown_name("concept", name, self.concept_names) from None
+
+    def class_index(self, name: str) -> int:
+        """Index of a class, by name."""
+        try:
+            return self.class_names.index(name)
+        except ValueError:
+            raise unknown_name("class", name, self.class_names) from None
+
+    @cached_property
+    def row_digests(self) -> tuple[bytes, ...]:
+        """A digest of every input; kept so that subsets and edits need not read all inputs again."""
+        return tuple(digest_rows(self.inputs))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hexadecimal digest of everything: names, ids, splits, labels, concepts and inputs, in order."""
+        total = hashlib.blake2b(digest_size=20)
+        for names in (self.concept_names, self.class_names, self.ids, self.splits):
+            joined = "\x1f".join(f"{len(name)}:{name}" for name in names)
+            total.update(f"{len(names)}|{joined}|".encode())
+        # Missing labels compare by being missing, not by the bit pattern of their NaN.
+        concepts = torch.where(self.concepts.isnan(), torch.nan, self.concepts)
+        total.update(np.ascontiguousarray(concepts.numpy()).tobytes())
+        total.update(self.labels.numpy().tobytes())
+        for digest in self.row_digests:
+            total.update(digest)
+        return total.hexdigest()
+
+    # -- making others -------------------------------------------------------------------------------------
+
+    def split(self, name: str) -> Dataset:
+        """The samples of one split."""
+        if name not in self.splits:
+            raise unknown_name("split", name, self.split_sizes)
+        return self.select([row for row, split in enumerate(self.splits) if split == name])
+
+    def select(self, rows: Sequence[int] | Tensor) -> Dataset:
+        """The samples of the given rows, in that order."""
+        wanted = [int(row) for row in rows]
+        index = torch.tensor(wanted, dtype=torch.long)
+        part = Dataset(
+            [self.ids[row] for row in wanted],
+            self.inputs.subset(wanted),
+            self.concepts[index],
+            self.labels[index],
+            self.concept_names,
+            self.class_names,
+            [self.splits[row] for row in wanted],
+        )
+        if "row_digests" in self.__dict__:
+            part.__dict__["row_digests"] = tuple(self.row_digests[row] for row in wanted)
+        return part
+
+    def replace(
+        self,
+        *,
+        concepts: Tensor | None = None,
+        labels: Tensor | None = None,
+        concept_names: Sequence[str] | None = None,
+        class_names: Sequence[str] | None = None,
+        splits: Sequence[str] | None = None,
+    ) -> Dataset:
+        """The same samples with other labels, names or splits."""
+        other = Dataset(
+            self.ids,
+            self.inputs,
+            self.concepts if concepts is None else concepts,
+            self.labels if labels is None else labels,
+            self.concept_names if concept_names is None else concept_names,
+            self.class_names if class_names is None else class_names,
+            self.splits if splits is None else splits,
+        )
+        if "row_digests" in self.__dict__:
+            other.__dict__["row_digests"] = self.row_digests
+        return other
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        n, k = len(self.ids), len(self.concept_names)
+        seen: dict[str, int] = {}
+        for row, name in enumerate(self.ids):
+            if name in seen:
+                raise InputError(
+                    f"duplicate id {name!r} (rows {seen[name] + 1} and {row + 1}); ids must be unique"
+                )
+            seen[name] = row
+        for kind, names in (("concept", self.concept_names), ("class", self.class_names)):
+            if len(set(names)) != len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise InputError(f"duplicate {kind} name {twice!r}; names must be unique")
+        if len(self.inputs) != n:
+            raise InputError(f"{len(self.inputs)} inputs for {n} ids; give one input a sample")
+        if tuple(self.concepts.shape) != (n, k):
+            raise InputError(f"concepts have shape {tuple(self.concepts.shape)}, expected {(n, k)}")
+        if tuple(self.labels.shape) != (n,):
+            raise InputError(f"labels have shape {tuple(self.labels.shape)}, expected {(n,)}")
+        if len(self.splits) != n:
+            raise InputError(f"{len(self.splits)} splits for {n} ids; give one split a sample")
+        if n and (int(self.labels.min()) < 0 or int(self.labels.max()) >= len(self.class_names)):
+            raise InputError(f"class labels must lie in 0..{len(self.class_names) - 1} (the class names)")
+        wrong = (~((self.concepts >= 0) & (self.concepts <= 1)) & ~self.concepts.isnan()).nonzero()
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            raise InputError(
+                f"row {row + 1} (id {self.ids[row]!r}), column {self.concept_names[column]!r}: "
+                f"{self.concepts[row, column].item():g} is not in [0, 1]; leave missing labels empty (NaN)"
+            )
+        if isinstance(self.inputs, TensorInputs) and not self.inputs.tensor.dtype == torch.uint8:
+            bad = (~torch.isfinite(self.inputs.tensor)).flatten(1).any(1).nonzero()
+            if len(bad):
+                row = int(bad[0])
+                raise InputError(f"row {row + 1} (id {self.ids[row]!r}): its features contain NaN or infinity")
