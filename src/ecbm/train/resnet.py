@@ -1,0 +1,134 @@
+"""Residual networks with torchvision's parameter names, so that its weight files load.
+
+``resnet18`` is He et al. 2016; ``convnet`` is the same design with three narrow stages, for 32–64 px on a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from ecbm.errors import InputError
+
+__all__ = ["BasicBlock", "ResNet", "convnet", "load_backbone_weights", "resnet18"]
+
+# The constants torchvision's weights were trained with. They do not depend on the user's data.
+_IMAGENET_MEAN = (0.485, 0.456, 0.406)
+_IMAGENET_SCALE = (0.229, 0.224, 0.225)
+
+
+def _conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(channels_in, channels_out, 3, stride=stride, padding=1, bias=False)
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions with a shortcut."""
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = _conv3x3(channels_in, channels_out, stride)
+        self.bn1 = nn.BatchNorm2d(channels_out)
+        self.relu = nn.ReLU()
+        self.conv2 = _conv3x3(channels_out, channels_out)
+        self.bn2 = nn.BatchNorm2d(channels_out)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or channels_in != channels_out:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels_in, channels_out, 1, stride=stride, bias=False),
+                nn.BatchNorm2d(channels_out),
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(out)) + shortcut)
+
+
+class ResNet(nn.Module):
+    """Pictures (n, 3, height, width) in 0..1 to feature rows (n, widths[-1]).
+
+    Parameters
+    ----------
+    blocks, widths
+        Number of blocks and channels of each stage; every stage but the first halves the resolution.
+    small_stem
+        A 3×3 stride-1 first convolution and no pooling, instead of 7×7 stride 2 and pooling.
+    """
+
+    def __init__(self, blocks: Sequence[int], widths: Sequence[int], small_stem: bool) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(_IMAGENET_MEAN).view(1, 3, 1, 1), persistent=False)
+        self.register_buffer("scale", torch.tensor(_IMAGENET_SCALE).view(1, 3, 1, 1), persistent=False)
+        first = widths[0]
+        if small_stem:
+            self.conv1 = _conv3x3(3, first)
+            self.maxpool: nn.Module = nn.Identity()
+        else:
+            self.conv1 = nn.Conv2d(3, first, 7, stride=2, padding=3, bias=False)
+            self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.bn1 = nn.BatchNorm2d(first)
+        self.relu = nn.ReLU()
+        channels = first
+        self.stages = [f"layer{number}" for number in range(1, len(widths) + 1)]
+        for number, (name, count, width) in enumerate(zip(self.stages, blocks, widths, strict=True)):
+            layers = []
+            for position in range(count):
+                stride = 2 if number > 0 and position == 0 else 1
+                layers.append(BasicBlock(channels, width, stride))
+                channels = width
+            self.add_module(name, nn.Sequential(*layers))
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = (x - self.mean) / self.scale
+        out = self.maxpool(self.relu(self.bn1(self.conv1(out))))
+        for name in self.stages:
+            out = self.get_submodule(name)(out)
+        return out.mean((2, 3))
+
+
+def resnet18(small_stem: bool = True) -> ResNet:
+    """ResNet-18 without its last layer."""
+    return ResNet((2, 2, 2, 2), (64, 128, 256, 512), small_stem)
+
+
+def convnet() -> ResNet:
+    """A small residual network, 16-32-64 channels: about 0.18 million parameters."""
+    return ResNet((1, 1, 1), (16, 32, 64), small_stem=True)
+
+
+def load_backbone_weights(backbone: nn.Module, path: str | Path) -> None:
+    """Load a weight file into a fresh backbone; the classifier ``fc.*`` of a full network is left out.
+
+    ``.safetensors`` is preferred. torchvision's own files are state dicts in PyTorch's format: these are read
+    with ``weights_only=True``, which builds tensors and plain containers and runs no code from the file.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such weight file")
+    try:
+        if path.suffix == ".safetensors":
+            state = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: not a readable weight file ({reason})") from None
+    expected = backbone.state_dict()
+    state = {name: value for name, value in state.items() if not name.startswith("fc.")}
+    for name in expected.keys() | state.keys():
+        if name not in state or name not in expected:
+            side = "lacks" if name not in state else "has an extra"
+            raise InputError(f"{path}: {side} parameter {name!r}; expected a ResNet of the same shape")
+        if state[name].shape != expected[name].shape:
+            raise InputError(
+                f"{path}: {name!r} has shape {tuple(state[name].shape)}, "
+                f"expected {tuple(expected[name].shape)}; is small_stem set as in the file?"
+            )
+    backbone.load_state_dict(state)
