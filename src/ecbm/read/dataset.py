@@ -104,7 +104,8 @@ class Dataset:
         parts = ", ".join(f"{name} {count}" for name, count in self.split_sizes.items())
         return (
             f"Dataset({len(self)} samples ({parts}), inputs {tuple(self.inputs.shape)}, "
-            f"{len(self.concept_names)} concepts in {len(self.groups)} groups, {len(self.class_names)} classes)"
+            f"{len(self.concept_names)} concepts in {len(self.groups)} groups, "
+            f"{len(self.class_names)} classes)"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -256,8 +257,10 @@ class Dataset:
                 f"row {row + 1} (id {self.ids[row]!r}), column {self.concept_names[column]!r}: "
                 f"{self.concepts[row, column].item():g} is not in [0, 1]; leave missing labels empty (NaN)"
             )
-        if isinstance(self.inputs, TensorInputs) and not self.inputs.tensor.dtype == torch.uint8:
+        if isinstance(self.inputs, TensorInputs) and self.inputs.tensor.dtype != torch.uint8:
             bad = (~torch.isfinite(self.inputs.tensor)).flatten(1).any(1).nonzero()
             if len(bad):
                 row = int(bad[0])
-                raise InputError(f"row {row + 1} (id {self.ids[row]!r}): its features contain NaN or infinity")
+                raise InputError(
+                    f"row {row + 1} (id {self.ids[row]!r}): its features contain NaN or infinity"
+                )

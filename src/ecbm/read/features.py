@@ -1,0 +1,87 @@
+"""Feature arrays from ``.npy`` and ``.npz`` files, never through pickle."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ecbm.errors import InputError, unknown_name
+
+__all__ = ["read_features"]
+
+
+def read_features(path: str | Path, key: str | None = None, *, pictures: bool | None = None) -> Tensor:
+    """Read one array, row i for sample i.
+
+    Parameters
+    ----------
+    path
+        A ``.npy`` or ``.npz`` file.
+    key
+        Which array of an ``.npz``; needed only if it holds several and none is called ``arr_0``.
+    pictures
+        Whether uint8 values are pixels (kept as uint8, shown to models as 0..1) or numbers (turned into
+        float32). ``None``: pixels if the array is (n, channels, height, width).
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; check the path of the features")
+    try:
+        array = _load(path, key)
+    except InputError:
+        raise
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        reason = "it holds pickled objects, which are never opened" if "pickle" in str(error) else str(error)
+        reason = " ".join(reason.split())[:200]
+        raise InputError(
+            f"{path}: not a readable array ({reason}); save a plain number array with numpy.save"
+        ) from None
+    if array.ndim == 0:
+        raise InputError(f"{path}: a single number; give an array with one row a sample")
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise InputError(f"{path}: {array.dtype} values; give real numbers (float16/32/64 or integers)")
+    channels_last = array.ndim == 4 and array.shape[1] not in (1, 3) and array.shape[3] in (1, 3)
+    if array.dtype == np.uint8 and channels_last:
+        raise InputError(
+            f"{path}: pictures of shape {array.shape[1:]}; transpose them to (channels, height, width)"
+        )
+    if pictures is None:
+        pictures = array.ndim == 4
+    keep = array.dtype == np.uint8 and pictures
+    # astype also brings foreign byte orders, which torch does not read, to the native one.
+    tensor = torch.from_numpy(np.ascontiguousarray(array if keep else array.astype(np.float32)))
+    _check_finite(path, tensor)
+    return tensor
+
+
+def _load(path: Path, key: str | None) -> np.ndarray:
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    with loaded:
+        names = list(loaded.files)
+        if key is None and len(names) == 1:
+            key = names[0]
+        elif key is None:
+            key = "arr_0"
+        if key not in names:
+            raise unknown_name("array", key, names, where=str(path))
+        array: np.ndarray = loaded[key]
+        return array
+
+
+def _check_finite(path: Path, tensor: Tensor) -> None:
+    if tensor.dtype == torch.uint8 or bool(torch.isfinite(tensor).all()):
+        return
+    place = (~torch.isfinite(tensor)).nonzero()[0].tolist()
+    value = float(tensor[tuple(place)])
+    raise InputError(
+        f"{path}, row {place[0] + 1}, column {', '.join(str(p + 1) for p in place[1:])}: {value:g} is not "
+        "a finite number; repair the features or leave the sample out"
+    )
