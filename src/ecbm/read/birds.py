@@ -39,7 +39,7 @@ SPECIES: dict[str, str] = {
 
 # How often a picture has its species' typical value; the rest is spread over the group's other values.
 _TYPICAL = 0.86
-_CHUNK_PIXELS = 16 * 48 * 48
+_CHUNK_PIXELS = 64 * 48 * 48
 _SHARES = {"train": 0.7, "val": 0.1, "test": 0.2}
 
 
@@ -53,7 +53,7 @@ def birds(n: int = 3000, seed: int = 0, size: int = 48) -> Dataset:
     Parameters
     ----------
     n
-        Number of pictures, at least 30 of each species on average for every species to be in every split.
+        Number of pictures, at least 80; every species is in every split.
     seed
         The same ``n``, ``seed`` and ``size`` give the same bytes.
     size

@@ -11,14 +11,26 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Canvas", "Frame", "cone", "cover", "disc", "ellipse", "lattice", "smooth_union"]
+__all__ = [
+    "Array",
+    "Canvas",
+    "Frame",
+    "Number",
+    "cone",
+    "cover",
+    "disc",
+    "each",
+    "ellipse",
+    "lattice",
+    "smooth_union",
+]
 
 Array = NDArray[np.float32]
-Number = Array | float
+Number = NDArray[np.generic] | float
 
 
-def _column(value: Number) -> Array:
-    """A number a picture as (n, 1, 1), so that it broadcasts over pixels."""
+def each(value: Number) -> Array:
+    """A number, or one a picture, shaped to broadcast over pixels."""
     return np.asarray(value, np.float32).reshape(-1, 1, 1)
 
 
@@ -27,13 +39,16 @@ class Frame:
     """Coordinates fixed to a part of the picture: affine in the pixel grid, so one addition a pixel.
 
     ``along`` and ``across`` hold (a, b, c) a picture: the coordinate is ``a * u + b * v + c`` for the pixel
-    centre (u, v), with u to the right and v down, both from -1 to 1. ``unit`` is the size of a pixel.
+    centre (u, v), with u to the right and v down, both from -1 to 1. ``unit`` is the size of a pixel. Only
+    the pixels of ``rows`` and ``columns`` are looked at.
     """
 
     grid: Array
     along: Array
     across: Array
     unit: Array
+    rows: slice
+    columns: slice
 
     @classmethod
     def of_picture(cls, size: int, count: int) -> Frame:
@@ -41,29 +56,50 @@ class Frame:
         centres = ((np.arange(size) + 0.5) * 2 / size - 1).astype(np.float32)
         along, across = np.zeros((2, count, 3), np.float32)
         along[:, 0] = across[:, 1] = 1
-        return cls(centres, along, across, np.full((count, 1, 1), 2 / size, np.float32))
+        everything = slice(0, size)
+        return cls(centres, along, across, each(np.full(count, 2 / size)), everything, everything)
 
-    def at(
-        self, x: Number, y: Number, angle: Number = 0.0, scale: Number = 1.0, mirror: Number = 1.0
-    ) -> Frame:
-        """A frame with origin (x, y), turned clockwise, ``scale`` times as large, mirrored by -1."""
-        x, y, angle, scale, mirror = (
-            np.asarray(v, np.float32).reshape(-1, 1) for v in (x, y, angle, scale, mirror)
-        )
-        shift = np.asarray([0, 0, 1], np.float32)
-        along, across = (self.along - x * shift) * mirror, self.across - y * shift
+    def at(self, x: Number, y: Number, angle: Number = 0.0, scale: Number = 1.0) -> Frame:
+        """A frame with origin (x, y), turned clockwise by ``angle``, its unit ``scale`` times as long."""
+        x, y, angle, scale = (np.asarray(v, np.float32).reshape(-1, 1) for v in (x, y, angle, scale))
+        along, across = self.along.copy(), self.across.copy()
+        along[:, 2:] -= x
+        across[:, 2:] -= y
         cos, sin = np.cos(angle) / scale, np.sin(angle) / scale
-        return Frame(
-            self.grid, along * cos + across * sin, across * cos - along * sin, self.unit / scale[:, :, None]
+        return dataclasses.replace(
+            self,
+            along=along * cos + across * sin,
+            across=across * cos - along * sin,
+            unit=self.unit / scale[:, :, None],
         )
+
+    def near(self, radius: Number) -> Frame:
+        """The same frame, looking only at pixels that lie within ``radius`` of the origin in some picture."""
+        (a, b, c), (d, e, f) = self.along.T, self.across.T
+        determinant = a * e - b * d
+        pixels = np.asarray(radius, np.float32) / self.unit.ravel() + 1
+        size = len(self.grid)
+
+        def span(centre: Array) -> slice:
+            middle = (centre + 1) * size / 2
+            first, last = np.min(middle - pixels), np.max(middle + pixels)
+            return slice(int(np.clip(np.floor(first), 0, size - 1)), int(np.clip(np.ceil(last), 1, size)))
+
+        columns, rows = span((b * f - c * e) / determinant), span((c * d - a * f) / determinant)
+        return dataclasses.replace(self, rows=rows, columns=columns)
+
+    def crop(self, whole: Array) -> Array:
+        """The part of a whole-picture array that this frame looks at."""
+        return whole[..., self.rows, self.columns]
 
     def xy(self) -> tuple[Array, Array]:
-        """Both coordinates of every pixel, each (n, size, size)."""
+        """Both coordinates of every pixel looked at."""
+        u, v = self.grid[self.columns], self.grid[self.rows]
 
         def coordinate(weights: Array) -> Array:
             a, b, c = (weights[:, i, None] for i in range(3))
-            across: Array = (a * self.grid + c)[:, None, :] + (b * self.grid)[:, :, None]
-            return across
+            sums: Array = (a * u + c)[:, None, :] + (b * v)[:, :, None]
+            return sums
 
         return coordinate(self.along), coordinate(self.across)
 
@@ -74,89 +110,82 @@ class Canvas:
     def __init__(self, pixels: Array) -> None:
         self.pixels = pixels
 
-    def paint(self, coverage: Array, color: Array) -> None:
-        """Lay a colour ((3, n) or (3, n, size, size)) over the pictures where ``coverage`` says."""
+    def paint(self, frame: Frame, coverage: Array, color: Array) -> None:
+        """Lay a colour (3, n) or (3, n, height, width) over the pixels ``frame`` looks at."""
+        part = frame.crop(self.pixels)
         layer = color if color.ndim == 4 else color[:, :, None, None]
-        change = layer - self.pixels
+        change = layer.astype(np.float32, copy=False) - part
         change *= coverage
-        self.pixels += change
-
-    def shade(self, amount: Array) -> None:
-        """Lighten or darken by a factor a pixel."""
-        self.pixels *= amount
+        part += change
 
 
 def cover(distance: Array, frame: Frame, soft: Number = 1.0) -> Array:
     """Coverage 0..1 of the pixels; ``soft`` widens the edge, in pixels. Overwrites ``distance``."""
-    distance *= -1 / (frame.unit * _column(soft))
+    distance *= -1 / (frame.unit * each(soft))
     distance += 0.5
-    return np.clip(distance, 0, 1, out=distance)
+    np.maximum(distance, 0, out=distance)
+    return np.minimum(distance, 1, out=distance)
+
+
+def _length(x: Array, y: Array) -> Array:
+    """Length of (x, y). Overwrites both."""
+    x *= x
+    y *= y
+    x += y
+    return np.sqrt(x, out=x)
 
 
 def disc(frame: Frame, radius: Number) -> Array:
     """Distance to a disc at the frame's origin."""
-    x, y = frame.xy()
-    x *= x
-    y *= y
-    x += y
-    np.sqrt(x, out=x)
-    x -= _column(radius)
-    return x
+    distance = _length(*frame.xy())
+    distance -= each(radius)
+    return distance
 
 
 def ellipse(frame: Frame, width: Number, height: Number) -> Array:
     """Distance (exact on the outline, close near it) to an ellipse with the given half axes."""
     x, y = frame.xy()
-    width, height = _column(width), _column(height)
-    x *= 1 / width
-    y *= 1 / height
-    x *= x
-    y *= y
-    x += y
-    np.sqrt(x, out=x)
-    x -= 1
-    x *= np.minimum(width, height)
-    return x
+    wide, high = each(width), each(height)
+    x *= 1 / wide
+    y *= 1 / high
+    distance = _length(x, y)
+    distance -= 1
+    distance *= np.minimum(wide, high)
+    return distance
 
 
 def cone(frame: Frame, length: Number, start: Number, end: Number) -> Array:
     """Distance to a rounded cone along x, with radius ``start`` at the origin and ``end`` at its tip."""
     x, y = frame.xy()
-    length, start, end = _column(length), _column(start), _column(end)
-    on_axis = np.minimum(np.maximum(x, 0), length)
+    tip, first, last = each(length), each(start), each(end)
+    on_axis = np.minimum(np.maximum(x, 0), tip)
     x -= on_axis
-    x *= x
-    y *= y
-    x += y
-    np.sqrt(x, out=x)
-    on_axis *= (end - start) / length
-    x -= on_axis
-    x -= start
-    return x
+    distance = _length(x, y)
+    on_axis *= (last - first) / tip
+    on_axis += first
+    distance -= on_axis
+    return distance
 
 
 def lattice(frame: Frame, pitch: Number, stretch: Number, radius: Number) -> Array:
     """Distance to dots on a staggered lattice; ``stretch`` > 1 makes them strokes along y."""
     x, y = frame.xy()
-    pitch, stretch = _column(pitch), _column(stretch)
-    x *= 1 / pitch
-    y *= 1 / (pitch * stretch)
+    wide = each(pitch)
+    x *= 1 / wide
+    y *= 1 / (wide * each(stretch))
     row = np.rint(y)
     y -= row
     row *= 0.5
     x += row
     x -= np.rint(x)
-    x *= x
-    y *= y
-    x += y
-    np.sqrt(x, out=x)
-    x *= pitch
-    x -= _column(radius)
-    return x
+    distance = _length(x, y)
+    distance *= wide
+    distance -= each(radius)
+    return distance
 
 
 def smooth_union(a: Array, b: Array, width: float) -> Array:
-    """The union of two shapes with the crease between them filled over about ``width``. Overwrites both."""
+    """The union of two shapes, the crease between them filled over about ``width``. Overwrites ``a``."""
     blend = b - a
     blend *= 0.5 / width
     blend += 0.5

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
-from ecbm.read.birds_canvas import Array, Canvas, Frame, cone, cover, ellipse
+from ecbm.read.birds_canvas import Array, Canvas, Frame, cone, cover, each, ellipse
 
 __all__ = ["background", "branch"]
 
@@ -56,7 +58,8 @@ def background(size: int, count: int, random: np.random.Generator) -> Array:
         turn = random.uniform(-0.25, 0.25, count)
         hill = frame.at(random.uniform(-0.8, 0.8, count), rise + 1.6, turn)
         shape = cover(ellipse(hill, 2.4, 1.6), frame, 1.5)
-        canvas.paint(shape, (colors[3] * (0.45 + 0.4 * layer) + colors[1] * (0.55 - 0.4 * layer)))
+        near = 0.45 + 0.4 * layer
+        canvas.paint(frame, shape, colors[3] * near + colors[1] * (1 - near))
     for _ in range(_SHAPES):
         x, y = random.uniform(-1.1, 1.1, (2, count))
         y = y * pick(0.8, 1, 1, 0.35) + pick(-0.2, 0, 0.1, -0.65)
@@ -65,9 +68,9 @@ def background(size: int, count: int, random: np.random.Generator) -> Array:
         soft = random.uniform(1, 3, count) * pick(3.5, 1, 1, 3) * small / 24
         strength = random.uniform(0.1, 0.42, count) * pick(1.5, 1, 1, 1)
         shape = cover(ellipse(frame.at(x, y), radius, radius * flat), frame, soft)
-        shape *= strength.astype(np.float32)[:, None, None]
+        shape *= each(strength)
         dark = random.random(count) < pick(0, 0.45, 0.3, 0)
-        canvas.paint(shape, np.where(dark, colors[2] * 0.8, colors[3] * 0.5 + 0.5))
+        canvas.paint(frame, shape, np.where(dark, colors[2] * 0.8, colors[3] * 0.5 + 0.5))
     return _enlarge(canvas.pixels, size)
 
 
@@ -92,18 +95,24 @@ def branch(canvas: Canvas, picture: Frame, x: Array, y: Array, random: np.random
     for side in (-1, 1):
         place = random.uniform(0.45, 1.0, count) * side
         angle = random.uniform(0.35, 1.0, count) * random.choice((-1, 1), count)
-        root = start.at(place, 0.0, angle)
         length = random.uniform(0.13, 0.24, count)
-        shape = cover(ellipse(root.at(length, 0.0), length, length * 0.42), picture)
-        canvas.paint(shape, leaf * random.uniform(0.8, 1.15, count))
+        blade = start.at(place, 0.0, angle).at(length, 0.0).near(0.24)
+        canvas.paint(
+            blade,
+            cover(ellipse(blade, length, length * 0.42), blade),
+            leaf * random.uniform(0.8, 1.15, count),
+        )
+    twig = start.at(random.uniform(-0.9, -0.5, count), 0.0, random.uniform(-2.7, -2.3, count)).near(0.5)
+    shape = cover(cone(twig, random.uniform(0.25, 0.46, count), 0.03, 0.012), twig)
+    canvas.paint(twig, shape, bark * 0.9)
+    middle = picture.at(0.0, y).near(0.5)
+    start = dataclasses.replace(start, rows=middle.rows)
     along, across = start.xy()
-    bend = random.uniform(-0.1, 0.1, count).astype(np.float32)[:, None, None]
+    bend = each(random.uniform(-0.1, 0.1, count))
     across += bend * along * along
     along *= -0.018
-    along += thick.astype(np.float32)[:, None, None]
-    light = across * np.sign(np.cos(turn)).astype(np.float32)[:, None, None]
-    wood = cover(np.abs(across) - along, picture)
+    along += each(thick)
+    light = across * each(np.sign(np.cos(turn)))
+    wood = cover(np.abs(across) - along, start)
     shade = np.clip(1.05 - light * 4.5, 0.6, 1.5)
-    canvas.paint(wood, bark.astype(np.float32)[:, :, None, None] * shade)
-    twig = start.at(random.uniform(-0.9, -0.5, count), 0.0, random.uniform(-2.7, -2.3, count))
-    canvas.paint(cover(cone(twig, random.uniform(0.25, 0.5, count), 0.03, 0.012), picture), bark * 0.9)
+    canvas.paint(start, wood, bark.astype(np.float32)[:, :, None, None] * shade)
