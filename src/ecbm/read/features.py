@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
 
-__all__ = ["read_features"]
+__all__ = ["given_features", "read_features"]
 
 
 def read_features(path: str | Path, key: str | None = None, *, pictures: bool | None = None) -> Tensor:
@@ -85,3 +85,19 @@ def _check_finite(path: Path, tensor: Tensor) -> None:
         f"{path}, row {place[0] + 1}, column {', '.join(str(p + 1) for p in place[1:])}: {value:g} is not "
         "a finite number; repair the features or leave the sample out"
     )
+
+
+def given_features(
+    features: str | Path | Tensor | np.ndarray, count: int, listing: str, called: str = "features"
+) -> Tensor:
+    """Features given as a file or an array, checked to have ``count`` rows (those of ``listing``)."""
+    if isinstance(features, (str, Path)):
+        tensor, called = read_features(features), str(features)
+    else:
+        tensor = torch.as_tensor(features)
+    if len(tensor) != count:
+        raise InputError(
+            f"{called}: {len(tensor)} rows of features but {listing} has {count} samples; "
+            "row i of the features must belong to sample i"
+        )
+    return tensor

@@ -137,7 +137,7 @@ class PictureStore:
 
     def _open(self, index: int) -> Image.Image:
         try:
-            picture = Image.open(io.BytesIO(self.read(index)))
+            picture: Image.Image = Image.open(io.BytesIO(self.read(index)))
             picture.load()
             if picture.mode.startswith("I"):
                 # 16-bit grey: Pillow's own conversion would clip all but the darkest values.

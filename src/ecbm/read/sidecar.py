@@ -74,7 +74,7 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         inputs=content["inputs"],
         class_names=tuple(content["class_names"]),
         concept_names=tuple(content["concept_names"]),
-        columns=columns,
+        columns=dict(content["columns"]),
         fingerprint=content["fingerprint"],
         image_size=None if size is None else (size[0], size[1]),
     )

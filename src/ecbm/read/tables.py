@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
-from ecbm.read.columns import Table, read_table
+from ecbm.read.columns import Table
 from ecbm.read.dataset import Dataset
-from ecbm.read.features import read_features
+from ecbm.read.features import given_features, read_features
 from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
 from ecbm.read.sidecar import Sidecar, find_table, read_sidecar
 from ecbm.read.splits import SPLITS, split_by_id
+from ecbm.read.table_files import read_table
 
 __all__ = ["read_dataset"]
 
@@ -37,7 +38,7 @@ def read_dataset(
 
     The table (CSV in UTF-8, or Parquet) has one row a sample: a unique id, a class label, optionally a split
     (``train``, ``val``, ``test``), the picture's path if there are pictures; every other column is a concept,
-    with cells 0, 1, a soft label between, or empty (missing). Ids and labels are text, taken exactly as written.
+    with cells 0, 1, a soft label between, or empty (missing). Ids and labels are text, exactly as written.
 
     Parameters
     ----------
@@ -110,7 +111,8 @@ def read_dataset(
     inputs: Inputs
     if features is not None:
         pictures = None if sidecar is None else sidecar.inputs == "pixels"
-        inputs = _feature_inputs(table, Path(features), pictures)
+        tensor = read_features(features, pictures=pictures)
+        inputs = TensorInputs(given_features(tensor, len(table), str(path), called=str(features)))
     else:
         table.require(columns["image"], "image_column")
         names = table.text(columns["image"], "a picture")
@@ -176,13 +178,3 @@ def _splits(
         where = f"{table.path}, {table.unit} {table.places[row]}, column {column!r}"
         raise unknown_name("split", cells[row], SPLITS, where=where)
     return cells
-
-
-def _feature_inputs(table: Table, path: Path, pictures: bool | None) -> TensorInputs:
-    tensor = read_features(path, pictures=pictures)
-    if len(tensor) != len(table):
-        raise InputError(
-            f"{path}: {len(tensor)} rows of features but {table.path} has {len(table)} samples; "
-            "row i of the features must belong to row i of the table"
-        )
-    return TensorInputs(tensor)

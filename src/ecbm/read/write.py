@@ -31,8 +31,8 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
     """Write a dataset to a new folder, so that ``read_dataset(folder) == data``.
 
     The folder holds ``samples.csv`` or ``samples.parquet``, the inputs (``features.npy``, or ``images/`` with
-    the original files, or PNG where pictures were resized or drawn), and ``dataset.json`` with what a table cannot
-    say: the order of the classes, those that occur in no row, and the dataset's fingerprint.
+    the original files, or PNG where pictures were resized or drawn), and ``dataset.json`` with what a table
+    cannot say: the order of the classes, those that occur in no row, and the dataset's fingerprint.
 
     Nothing appears under the folder's name until all of it is written.
 
@@ -55,7 +55,8 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
     >>> import tempfile, torch
     >>> from ecbm.read.tables import read_dataset
     >>> concepts = torch.tensor([[0.1], [torch.nan]])
-    >>> data = Dataset(["a", "b"], torch.zeros(2, 3), concepts, torch.tensor([0, 1]), ["striped"], ["wren", "owl"])
+    >>> labels = torch.tensor([0, 1])
+    >>> data = Dataset(["a", "b"], torch.zeros(2, 3), concepts, labels, ["crest"], ["wren", "owl"])
     >>> read_dataset(write_dataset(data, tempfile.mkdtemp() + "/copy")) == data
     True
     """
