@@ -37,7 +37,7 @@ class Bar:
         self._start = self._last = time.monotonic()
         self._task = live.add_task(title, total=total, figures="") if live is not None else None
 
-    def advance(self, steps: int = 1, **figures: float) -> None:
+    def advance(self, steps: int = 1, /, **figures: float) -> None:
         """Count ``steps`` more as done and show ``figures`` (for example ``loss=0.31``)."""
         self._done += steps
         if self._quiet:

@@ -1,0 +1,1 @@
+"""Keep: models on disk."""

@@ -1,0 +1,1 @@
+"""Train: the model, its objectives, the convex heads and the gradient loop."""

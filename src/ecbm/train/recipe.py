@@ -69,7 +69,7 @@ class Recipe:
     concept_l2: float | None = None
     label_l2: float | None = None
     joint_weight: float = 1.0
-    pos_weight: None | str | float | Mapping[str, float] = None
+    pos_weight: str | float | Mapping[str, float] | None = None
     epochs: int = 20
     batch_size: int = 64
     learning_rate: float = 3e-3

@@ -99,7 +99,7 @@ def resnet18(small_stem: bool = True) -> ResNet:
 
 
 def convnet() -> ResNet:
-    """A small residual network, 16-32-64 channels: about 0.18 million parameters."""
+    """A small residual network, 16-32-64 channels: about 0.08 million parameters."""
     return ResNet((1, 1, 1), (16, 32, 64), small_stem=True)
 
 

@@ -1,0 +1,1 @@
+"""Verify: metrics, calibration, leakage and intervention curves."""

@@ -1,0 +1,72 @@
+"""The model card: what a model is, what it was trained on, how good it is and what it must not be used for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ecbm._version import __version__
+from ecbm.train.model import ConceptBottleneck
+
+__all__ = ["model_card"]
+
+_METRICS = {
+    "class_accuracy": "class accuracy",
+    "class_f1": "class F1 (macro)",
+    "ece": "class calibration error",
+    "concept_accuracy": "concept accuracy",
+    "concept_f1": "concept F1 (mean)",
+    "concept_auc": "concept AUC (mean)",
+}
+
+
+def model_card(model: ConceptBottleneck, metrics: dict[str, Any] | None = None) -> str:
+    """The card as Markdown."""
+    recipe, training = model.recipe, model.provenance.training
+    parameters = sum(p.numel() for p in model.parameters())
+    lines = [
+        "# Concept bottleneck model",
+        "",
+        f"A {recipe.regime} concept bottleneck model ({recipe.to_dict()['backbone']} backbone, bottleneck of "
+        f"{recipe.bottleneck}) with {len(model.concept_names)} concepts in {len(model.groups)} groups and "
+        f"{len(model.class_names)} classes; {parameters:,} parameters. Written by ecbm {__version__}.",
+        "",
+        "## Load it",
+        "",
+        "```python",
+        "import ecbm",
+        'model = ecbm.load("path/to/this/folder")',
+        "model.concept_probabilities(x); model.class_probabilities(x)",
+        "```",
+        "",
+        "`model.safetensors` holds every tensor by name; `config.json` names, recipe and shapes.",
+        "",
+        "## Training",
+        "",
+        f"- data fingerprint: `{model.provenance.data_fingerprint or 'unknown'}`",
+        f"- L2: concepts {recipe.concept_regularisation:g}, labels {recipe.label_regularisation:g}; "
+        f"seed {recipe.seed}",
+    ]
+    for key, text in (("concept_gradient_norm", "concept head"), ("label_gradient_norm", "label head")):
+        if key in training:
+            lines.append(f"- {text} solved to gradient norm {training[key]:.1e}")
+    if metrics:
+        lines += ["", "## Metrics", "", "| metric | value |", "|---|---|"]
+        lines += [f"| {text} | {metrics[key]:.4f} |" for key, text in _METRICS.items() if key in metrics]
+    lines += [
+        "",
+        "## Concepts",
+        "",
+        *(f"- **{group}**: {', '.join(members)}" for group, members in model.groups.items()),
+        "",
+        "## Classes",
+        "",
+        ", ".join(model.class_names),
+        "",
+        "## Limits",
+        "",
+        "Predictions hold for data like the training data. Concept probabilities are predictions, not findings: "
+        "check them before acting on a class. Setting a concept by hand changes the class only through the label "
+        "head, not through what the picture shows.",
+        "",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,169 @@
+"""Models on disk: ``config.json``, ``model.safetensors`` and a model card. Nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from ecbm._version import __version__
+from ecbm.errors import InputError
+from ecbm.files import flush_folder, write_json, write_safetensors, write_text
+from ecbm.keep.card import model_card
+from ecbm.train.backbones import build_backbone, feature_width
+from ecbm.train.model import ConceptBottleneck, Provenance
+from ecbm.train.recipe import Recipe
+
+__all__ = ["load", "save"]
+
+FORMAT_VERSION = 1
+_CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
+
+
+def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any] | None = None) -> Path:
+    """Save a model as a folder; the folder appears whole or not at all.
+
+    Parameters
+    ----------
+    model
+        The model.
+    folder
+        A new folder, or one that holds a saved model, which is then replaced.
+    metrics
+        Figures of :func:`ecbm.evaluate` for the model card.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).is_file())):
+        raise InputError(f"{folder}: exists and is not a saved model; choose another folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    config = {
+        "format": "ecbm-model",
+        "format_version": FORMAT_VERSION,
+        "ecbm_version": __version__,
+        "recipe": model.recipe.to_dict(),
+        "input_shape": list(model.input_shape),
+        "concept_names": list(model.concept_names),
+        "class_names": list(model.class_names),
+        "data_fingerprint": model.provenance.data_fingerprint,
+        "training": model.provenance.training,
+        "fingerprint": model.fingerprint,
+    }
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        temporary.chmod(0o755)
+        write_json(temporary / _CONFIG, config)
+        write_safetensors(temporary / _WEIGHTS, model.state_dict(), {"format": "pt"})
+        write_text(temporary / _CARD, model_card(model, metrics))
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+            folder.rename(old / "model")
+            temporary.rename(folder)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(folder)
+        flush_folder(folder.parent)
+    finally:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+    return folder
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / _CONFIG
+    if not path.is_file():
+        raise InputError(f"{folder}: not a saved model (no {_CONFIG})")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(config, dict) or config.get("format") != "ecbm-model":
+        raise InputError(f"{path}: not the config of an ecbm model")
+    if config.get("format_version") != FORMAT_VERSION:
+        raise InputError(
+            f"{path}: format version {config.get('format_version')!r}; this ecbm reads {FORMAT_VERSION}: "
+            "upgrade ecbm or save the model again"
+        )
+    shapes = {
+        "recipe": dict, "input_shape": list, "concept_names": list, "class_names": list,
+        "data_fingerprint": str, "training": dict, "fingerprint": str,
+    }  # fmt: skip
+    for name, kind in shapes.items():
+        if not isinstance(config.get(name), kind):
+            raise InputError(f"{path}: field {name!r} is missing or not a {kind.__name__}")
+    for name in ("concept_names", "class_names"):
+        if not config[name] or not all(isinstance(item, str) for item in config[name]):
+            raise InputError(f"{path}: field {name!r} must list names")
+    sizes = config["input_shape"]
+    if not sizes or not all(isinstance(size, int) and 0 < size < 1 << 20 for size in sizes):
+        raise InputError(f"{path}: field 'input_shape' must list positive sizes")
+    if math.prod(sizes) > 1 << 28:
+        raise InputError(f"{path}: field 'input_shape' is too large ({sizes})")
+    return config
+
+
+def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBottleneck:
+    """Load a saved model, bit for bit; shapes, finiteness, format version and fingerprint are checked.
+
+    Parameters
+    ----------
+    folder
+        Folder written by :func:`save`.
+    backbone
+        The module of a custom backbone (only its architecture matters; weights come from the file).
+    """
+    folder = Path(folder)
+    config = _read_config(folder)
+    path = folder / _WEIGHTS
+    if not path.is_file():
+        raise InputError(f"{folder}: not a saved model (no {_WEIGHTS})")
+    try:
+        state = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    try:
+        recipe = Recipe.from_dict(config["recipe"], backbone).replace(weights=None)
+        shape = tuple(config["input_shape"])
+        fresh = build_backbone(recipe, shape)
+        width = feature_width(fresh, shape)
+    except (InputError, TypeError, RuntimeError) as error:
+        raise InputError(f"{folder / _CONFIG}: recipe cannot be built ({str(error).splitlines()[0]})") from None
+    k, classes = len(config["concept_names"]), len(config["class_names"])
+    nothing = torch.zeros(k, dtype=torch.float64)
+    model = ConceptBottleneck(
+        fresh,
+        nn.Linear(width, k, dtype=torch.float64),
+        nn.Linear(k, classes, dtype=torch.float64),
+        config["concept_names"],
+        config["class_names"],
+        Recipe.from_dict(config["recipe"], backbone),
+        shape,
+        nothing,
+        nothing,
+        nothing,
+        Provenance(config["data_fingerprint"], config["training"]),
+    )
+    expected = model.state_dict()
+    for name in sorted(expected.keys() | state.keys()):
+        if name not in state:
+            raise InputError(f"{path}: lacks {name!r}")
+        if name not in expected:
+            raise InputError(f"{path}: has an unexpected tensor {name!r}")
+        if state[name].shape != expected[name].shape or state[name].dtype != expected[name].dtype:
+            raise InputError(
+                f"{path}: {name!r} is {state[name].dtype} {tuple(state[name].shape)}, "
+                f"expected {expected[name].dtype} {tuple(expected[name].shape)}"
+            )
+        if not bool(torch.isfinite(state[name]).all()):
+            raise InputError(f"{path}: {name!r} contains NaN or infinity")
+    model.load_state_dict(state)
+    if model.fingerprint != config["fingerprint"]:
+        raise InputError(f"{folder}: weights and config do not belong together (fingerprints differ)")
+    return model

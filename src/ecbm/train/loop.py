@@ -1,0 +1,181 @@
+"""Gradient training of the deep part: one loop for one process or several, resumable after every epoch."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ecbm import parallel
+from ecbm.errors import EcbmError
+from ecbm.progress import progress
+from ecbm.read.inputs import Inputs
+from ecbm.train.checkpoint import Checkpoint
+
+__all__ = ["LoopResult", "fit"]
+
+_KEEP_IN_MEMORY_BYTES = 2 * 2**30
+
+BatchLoss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""(module, inputs, rows) → sum of the losses of these samples."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopResult:
+    """Losses of every epoch and where training stopped."""
+
+    epochs: list[dict[str, float]]
+    best_epoch: int
+    seconds: float
+
+
+def _learning_rate(peak: float, progress_share: float) -> float:
+    """One cycle: up linearly over the first fifth, then down to zero along a cosine."""
+    warm = 0.2
+    if progress_share < warm:
+        return peak * (0.1 + 0.9 * progress_share / warm)
+    return peak * 0.5 * (1 + math.cos(math.pi * (progress_share - warm) / (1 - warm)))
+
+
+def _batches(count: int, size: int, seed: int, epoch: int) -> list[Tensor]:
+    """Shuffled batches of one epoch. A last batch of one sample joins its neighbour: BatchNorm needs two."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    parts = list(torch.randperm(count, generator=generator).split(size))
+    if len(parts) > 1 and len(parts[-1]) <= parallel.world_size():
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts
+
+
+def _average_statistics(module: nn.Module) -> None:
+    """Running statistics differ between processes, which saw different samples: keep their mean."""
+    if parallel.world_size() > 1:
+        for buffer in module.buffers():
+            if buffer.is_floating_point():
+                parallel.all_reduce_sum(buffer)
+                buffer.div_(parallel.world_size())
+
+
+def _reduce_gradients(parameters: list[nn.Parameter]) -> None:
+    if parallel.world_size() > 1:
+        flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
+        parallel.all_reduce_sum(flat)
+        offset = 0
+        for parameter in parameters:
+            if parameter.grad is not None:
+                size = parameter.grad.numel()
+                parameter.grad.copy_(flat[offset : offset + size].view_as(parameter.grad))
+                offset += size
+
+
+def mean_loss(module: nn.Module, inputs: Inputs, loss: BatchLoss, batch_size: int = 512) -> float:
+    """(1/n) Σ losses in evaluation mode, without the L2 term."""
+    module.eval()
+    share = parallel.shard(len(inputs))
+    total = torch.zeros((), dtype=torch.float64)
+    with torch.no_grad():
+        for start in range(share.start, share.stop, batch_size):
+            rows = torch.arange(start, min(start + batch_size, share.stop))
+            total += loss(module, inputs.take(rows), rows).double()
+    parallel.all_reduce_sum(total)
+    return float(total) / max(len(inputs), 1)
+
+
+class _Held:
+    """Inputs converted once to float32, if they fit; otherwise the inputs as they are."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        size = 4 * len(inputs) * math.prod(inputs.shape)
+        self._tensor = inputs.take(range(len(inputs))) if size <= _KEEP_IN_MEMORY_BYTES else None
+        self._inputs = inputs
+
+    def take(self, rows: Tensor) -> Tensor:
+        return self._tensor[rows] if self._tensor is not None else self._inputs.take(rows)
+
+
+def fit(
+    module: nn.Module,
+    inputs: Inputs,
+    loss: BatchLoss,
+    validation: tuple[Inputs, BatchLoss] | None,
+    *,
+    l2: float | dict[str, float],
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    patience: int | None,
+    seed: int,
+    title: str = "Training",
+    checkpoint: Path | None = None,
+    identity: dict[str, Any] | None = None,
+) -> LoopResult:
+    """Minimise (1/n) Σ loss + (l2/2)|θ|² in place and leave the best parameters in ``module``.
+
+    L2 is a term of the objective: it enters the gradient (not decoupled from it, as in AdamW). The order of
+    samples depends on ``seed`` and the epoch alone, so a run that is interrupted and resumed from its
+    ``checkpoint`` takes the same steps as one that is not. Under several processes each takes its part of
+    every batch and gradients are summed, so the batches are the same too.
+    """
+    started = time.monotonic()
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    decay = l2 if isinstance(l2, dict) else {"": l2}
+    by_decay: dict[float, list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            prefix = max((key for key in decay if name.startswith(key)), key=len)
+            by_decay.setdefault(decay[prefix], []).append(parameter)
+    groups = [{"params": members, "weight_decay": value} for value, members in by_decay.items()]
+    optimiser = torch.optim.Adam(groups, lr=learning_rate)
+    held = _Held(inputs)
+    store = Checkpoint(checkpoint, identity or {}) if checkpoint is not None else None
+    history: list[dict[str, float]] = []
+    best: tuple[float, int, dict[str, Tensor]] | None = None
+    state = store.load(module, optimiser) if store is not None else None
+    if state is not None:
+        history, best = state
+    count, total = len(inputs), epochs * len(_batches(len(inputs), batch_size, seed, 0))
+    with progress(title, epochs) as bar:
+        bar.advance(len(history))
+        for epoch in range(len(history), epochs):
+            if patience is not None and best is not None and epoch - 1 - best[1] >= patience:
+                break
+            epoch_started = time.monotonic()
+            module.train()
+            batches = _batches(count, batch_size, seed, epoch)
+            summed = torch.zeros(())
+            for position, whole in enumerate(batches):
+                rate = _learning_rate(learning_rate, (epoch * len(batches) + position) / total)
+                for group in optimiser.param_groups:
+                    group["lr"] = rate
+                rows = whole[parallel.rank() :: parallel.world_size()]
+                value = loss(module, held.take(rows), rows) / len(whole)
+                optimiser.zero_grad(set_to_none=True)
+                value.backward()
+                _reduce_gradients(parameters)
+                optimiser.step()
+                summed += value.detach() * len(whole)
+            _average_statistics(module)
+            parallel.all_reduce_sum(summed)
+            record = {"loss": float(summed) / count, "seconds": time.monotonic() - epoch_started}
+            if not math.isfinite(record["loss"]):
+                raise EcbmError(f"training diverged in epoch {epoch + 1}; lower learning_rate")
+            judged = record["loss"]
+            if validation is not None:
+                record["val_loss"] = judged = mean_loss(module, *validation)
+            history.append(record)
+            # Without patience nothing is selected: the last epoch is the result.
+            if best is None or patience is None or validation is None or judged < best[0]:
+                best = (judged, epoch, copy.deepcopy(module.state_dict()))
+            if store is not None and parallel.rank() == 0:
+                store.save(module, optimiser, history, best)
+            bar.advance(**{key: value for key, value in record.items() if key != "seconds"})
+    if best is not None:
+        module.load_state_dict(best[2])
+    module.eval()
+    return LoopResult(history, best[1] if best else 0, time.monotonic() - started)

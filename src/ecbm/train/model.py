@@ -1,0 +1,249 @@
+"""The concept bottleneck model: backbone → linear concept head → bottleneck → linear label head."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ecbm.errors import InputError, unknown_name
+from ecbm.read.dataset import concept_groups
+from ecbm.read.inputs import Inputs
+from ecbm.train.recipe import Recipe
+
+__all__ = ["ConceptBottleneck", "Provenance", "linear_from"]
+
+_BATCH = 512
+
+InterventionValue = float | int | str | Tensor | Sequence[float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """Where a model comes from: fingerprints of its data and how its training went (plain JSON values)."""
+
+    data_fingerprint: str = ""
+    training: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def linear_from(parameters: Tensor) -> nn.Linear:
+    """A float64 linear layer from rows whose last column is the bias."""
+    rows, columns = parameters.shape
+    layer = nn.Linear(columns - 1, rows, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(parameters[:, :-1])
+        layer.bias.copy_(parameters[:, -1])
+    return layer
+
+
+class ConceptBottleneck(nn.Module):
+    """A trained concept bottleneck model, addressed by concept and class names.
+
+    The heads are float64, because they are solved to gradient norms that float32 cannot represent; the backbone
+    computes in its own precision.
+
+    Parameters
+    ----------
+    backbone
+        Module from a batch of inputs to feature rows.
+    concept_head, label_head
+        Linear layers: features → concept logits, bottleneck → class logits.
+    concept_names, class_names
+        Names of the outputs, in order.
+    recipe
+        The recipe it was trained with (it decides the bottleneck).
+    positive_weights
+        The positive weight of every concept in the objective (ones unless the recipe asks otherwise).
+    low, high
+        The logit that stands for "absent" and "present" when a concept is set by hand on a logit bottleneck:
+        the 5th and 95th percentile of the training logits.
+    provenance
+        What it was trained on.
+    """
+
+    low: Tensor
+    high: Tensor
+    positive_weights: Tensor
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        concept_head: nn.Linear,
+        label_head: nn.Linear,
+        concept_names: Sequence[str],
+        class_names: Sequence[str],
+        recipe: Recipe,
+        input_shape: Sequence[int],
+        positive_weights: Tensor,
+        low: Tensor,
+        high: Tensor,
+        provenance: Provenance | None = None,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.concept_head = concept_head
+        self.label_head = label_head
+        self.concept_names = tuple(concept_names)
+        self.class_names = tuple(class_names)
+        self.recipe = recipe
+        self.input_shape = tuple(input_shape)
+        self.register_buffer("positive_weights", positive_weights.double())
+        self.register_buffer("low", low.double())
+        self.register_buffer("high", high.double())
+        self.provenance = provenance or Provenance()
+        self.eval()
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    @property
+    def bottleneck(self) -> str:
+        """``"logits"`` or ``"probabilities"``."""
+        return self.recipe.bottleneck
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Concept groups, found from the names."""
+        return concept_groups(self.concept_names)
+
+    def concept_index(self, name: str) -> int:
+        """Output column of a concept."""
+        try:
+            return self.concept_names.index(name)
+        except ValueError:
+            raise unknown_name("concept", name, [*self.concept_names, *self.groups]) from None
+
+    @property
+    def device(self) -> torch.device:
+        return self.concept_head.weight.device
+
+    # -- the three stages, differentiable ------------------------------------------------------------------
+
+    def concept_logits_from(self, features: Tensor) -> Tensor:
+        """Concept head on feature rows."""
+        return cast(Tensor, self.concept_head(features.to(self.concept_head.weight.dtype)))
+
+    def bottleneck_from(self, concept_logits: Tensor) -> Tensor:
+        """What the label head reads."""
+        return concept_logits if self.bottleneck == "logits" else torch.sigmoid(concept_logits)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Concept logits and class logits of a batch."""
+        logits = self.concept_logits_from(self.backbone(x))
+        return logits, self.label_head(self.bottleneck_from(logits))
+
+    # -- predictions, in evaluation mode and without gradients ---------------------------------------------
+
+    def _batches(self, x: Tensor | Inputs | Any) -> Iterator[Tensor]:
+        if isinstance(x, np.ndarray):
+            x = torch.from_numpy(x)
+        if isinstance(x, Tensor):
+            if x.shape[1:] != self.input_shape:
+                raise InputError(f"inputs have shape {tuple(x.shape[1:])}, the model expects {self.input_shape}")
+            if x.dtype == torch.uint8:
+                x = x.float() / 255
+            for part in x.split(_BATCH):
+                yield part.float().to(self.device)
+            return
+        for start in range(0, len(x), _BATCH):
+            yield x.take(range(start, min(start + _BATCH, len(x)))).to(self.device)
+
+    def features(self, x: Tensor | Inputs) -> Tensor:
+        """Feature rows of all inputs."""
+        self.eval()
+        with torch.no_grad():
+            parts = [self.backbone(part) for part in self._batches(x)]
+        return torch.cat(parts) if parts else torch.zeros(0, self.concept_head.in_features)
+
+    def concept_logits(self, x: Tensor | Inputs) -> Tensor:
+        """Concept logits (n, k)."""
+        with torch.no_grad():
+            return self.concept_logits_from(self.features(x))
+
+    def concept_probabilities(self, x: Tensor | Inputs) -> Tensor:
+        """Probability of every concept (n, k)."""
+        return torch.sigmoid(self.concept_logits(x))
+
+    def class_probabilities(self, x: Tensor | Inputs) -> Tensor:
+        """Probability of every class (n, classes)."""
+        return self.classify(self.concept_logits(x))
+
+    def classify(self, concept_logits: Tensor) -> Tensor:
+        """Class probabilities from concept logits."""
+        with torch.no_grad():
+            return torch.softmax(self.label_head(self.bottleneck_from(concept_logits)), dim=1)
+
+    # -- interventions -------------------------------------------------------------------------------------
+
+    def concept_values(self, values: Tensor) -> Tensor:
+        """Bottleneck values that stand for concept values 0..1 (n, k): themselves, or logits low..high."""
+        if self.bottleneck == "probabilities":
+            return values.double()
+        return self.low + (self.high - self.low) * values.double()
+
+    def resolve_intervention(self, concepts: Mapping[str, InterventionValue], count: int) -> dict[int, Tensor]:
+        """Names and groups to columns and values: ``{"wing": "blue"}`` sets a whole group."""
+        resolved: dict[int, Tensor] = {}
+        groups = self.groups
+        for name, value in concepts.items():
+            if isinstance(value, str):
+                if name not in groups:
+                    raise unknown_name("concept group", name, groups)
+                values = {member: member[len(name) :].lstrip(":=") for member in groups[name]}
+                if value not in values.values():
+                    raise unknown_name(f"value of group {name!r}", value, values.values())
+                for member, short in values.items():
+                    resolved[self.concept_index(member)] = torch.full((count,), float(short == value)).double()
+                continue
+            column = self.concept_index(name)
+            numbers = torch.as_tensor(value, dtype=torch.float64).expand(count)
+            if bool(((numbers < 0) | (numbers > 1) | numbers.isnan()).any()):
+                raise InputError(f"intervention on {name!r}: values must lie in [0, 1], got {value!r}")
+            resolved[column] = numbers
+        return resolved
+
+    def intervene(self, x: Tensor | Inputs, concepts: Mapping[str, InterventionValue]) -> Tensor:
+        """Class probabilities after setting concepts by hand.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs.
+        concepts
+            From concept names to values in 0..1 (one, or one a sample), or from a group name to one of its
+            values: ``{"wing_color": "blue"}`` sets ``wing_color=blue`` to 1 and its siblings to 0.
+        """
+        return self.intervene_on_logits(self.concept_logits(x), concepts)
+
+    def intervene_on_logits(self, concept_logits: Tensor, concepts: Mapping[str, InterventionValue]) -> Tensor:
+        """:meth:`intervene` on concept logits that are at hand."""
+        values = self.bottleneck_from(concept_logits).clone()
+        for column, numbers in self.resolve_intervention(concepts, len(values)).items():
+            filled = numbers[:, None].expand(-1, len(self.concept_names)).to(values.device)
+            values[:, column] = self.concept_values(filled)[:, column]
+        with torch.no_grad():
+            return torch.softmax(self.label_head(values), dim=1)
+
+    # -- as a value ----------------------------------------------------------------------------------------
+
+    def with_heads(self, concept_head: nn.Linear | None = None, label_head: nn.Linear | None = None) -> Any:
+        """A copy with other heads."""
+        other = copy.deepcopy(self)
+        other.concept_head = concept_head or other.concept_head
+        other.label_head = label_head or other.label_head
+        return other
+
+    @property
+    def fingerprint(self) -> str:
+        """Hexadecimal digest of names, recipe and every parameter and buffer."""
+        total = hashlib.blake2b(digest_size=20)
+        total.update(repr((self.concept_names, self.class_names, sorted(self.recipe.to_dict().items()))).encode())
+        for name, value in sorted(self.state_dict().items()):
+            total.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
+            total.update(value.detach().cpu().contiguous().numpy().tobytes())
+        return total.hexdigest()

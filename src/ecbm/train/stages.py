@@ -1,0 +1,126 @@
+"""The steps that training is made of, each a function of values: features, convex heads, what the label head reads.
+
+Editing repeats single steps on edited data, so each stands on its own.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ecbm import parallel
+from ecbm.errors import InputError
+from ecbm.read.dataset import Dataset
+from ecbm.read.inputs import Inputs
+from ecbm.train.convex import ConvexSolution, FeatureBasis, solve_concept_head, solve_label_head
+from ecbm.train.recipe import Recipe
+from ecbm.train.terms import ConceptTerms
+
+__all__ = [
+    "check_trainable",
+    "extract_features",
+    "fill_missing",
+    "fit_concept_head",
+    "fit_label_head",
+    "label_inputs",
+    "logit_range",
+]
+
+_PERCENTILES = (0.05, 0.95)
+
+
+def check_trainable(data: Dataset, recipe: Recipe) -> None:
+    """Refuse, before any work, data that cannot be trained on; the message names split, class or concept."""
+    sizes = data.split_sizes
+    if "train" not in sizes:
+        raise InputError(f"the train split is empty (splits: {', '.join(sizes) or 'none'}); nothing to train on")
+    if "val" not in sizes and not recipe.is_linear and recipe.patience is not None:
+        raise InputError("the val split is empty; early stopping needs it: add one or set patience=None")
+    train = data.split("train")
+    counts = torch.bincount(train.labels, minlength=len(data.class_names))
+    for name, count in zip(data.class_names, counts.tolist(), strict=True):
+        if count == 0:
+            raise InputError(f"class {name!r} has no sample in the train split; add some or drop the class")
+    if not data.concept_names:
+        raise InputError("the dataset has no concepts; a concept bottleneck model needs at least one")
+    for name, missing in zip(data.concept_names, train.concepts.isnan().all(0).tolist(), strict=True):
+        if missing:
+            raise InputError(f"concept {name!r} has no label in the train split; label some or drop the concept")
+
+
+def extract_features(backbone: nn.Module, inputs: Inputs, batch_size: int = 512) -> Tensor:
+    """Feature rows of all inputs in evaluation mode; processes share the work."""
+    backbone.eval()
+    share = parallel.shard(len(inputs))
+    parts = []
+    with torch.no_grad():
+        for start in range(share.start, share.stop, batch_size):
+            parts.append(backbone(inputs.take(range(start, min(start + batch_size, share.stop)))))
+    return parallel.gather_rows(torch.cat(parts), len(inputs))
+
+
+def fit_concept_head(
+    design: Tensor, terms: ConceptTerms, l2: float, tolerance: float, start: Tensor | None = None
+) -> ConvexSolution:
+    """Solve the concept head; each process solves its share of the concepts."""
+    k = terms.targets.shape[1]
+    share = parallel.shard(k)
+    columns = slice(share.start, share.stop)
+    mine = solve_concept_head(
+        design,
+        terms.targets[:, columns],
+        terms.weights[:, columns],
+        l2,
+        tolerance=tolerance * math.sqrt(max(len(share), 1) / k),
+        start=None if start is None else start[columns],
+        basis=FeatureBasis.of(design),
+    )
+    if parallel.world_size() == 1:
+        return mine
+    figures = torch.tensor([mine.gradient_norm**2, mine.objective], dtype=torch.float64)
+    parallel.all_reduce_sum(figures)
+    parameters = parallel.gather_rows(mine.parameters, k)
+    return ConvexSolution(
+        parameters, math.sqrt(figures[0]), float(figures[1]), mine.newton_steps, mine.hessian_products
+    )
+
+
+def fit_label_head(
+    design: Tensor,
+    labels: Tensor,
+    classes: int,
+    l2: float,
+    tolerance: float,
+    start: Tensor | None = None,
+) -> ConvexSolution:
+    """Solve the label head. Every process does, and the first one's answer is kept, so that all are equal."""
+    weights = torch.ones(len(labels), dtype=torch.float64)
+    solution = solve_label_head(design, labels, weights, classes, l2, tolerance=tolerance, start=start)
+    parallel.broadcast(solution.parameters)
+    return solution
+
+
+def logit_range(concept_logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits that stand for "absent" and "present": 5th and 95th percentile of the training logits."""
+    low, high = torch.quantile(concept_logits.double(), torch.tensor(_PERCENTILES, dtype=torch.float64), dim=0)
+    return low, high
+
+
+def fill_missing(concepts: Tensor) -> Tensor:
+    """Missing concept labels replaced by the mean of the concept's known ones, in float64."""
+    values = concepts.double()
+    return torch.where(values.isnan(), values.nanmean(0, keepdim=True), values)
+
+
+def label_inputs(recipe: Recipe, concept_logits: Tensor, concepts: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """What the label head is trained on: the predicted bottleneck, or in the independent regime true concepts.
+
+    On a logit bottleneck a true concept value t stands for the logit low + t (high − low), as it does when a
+    person sets it by hand.
+    """
+    if recipe.regime != "independent":
+        return concept_logits if recipe.bottleneck == "logits" else torch.sigmoid(concept_logits)
+    values = fill_missing(concepts)
+    return values if recipe.bottleneck == "probabilities" else low + (high - low) * values

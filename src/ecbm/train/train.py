@@ -1,0 +1,182 @@
+"""``ecbm.train``: from a dataset and a recipe to a trained concept bottleneck model."""
+
+from __future__ import annotations
+
+import copy
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ecbm import parallel
+from ecbm.read.dataset import Dataset
+from ecbm.train import stages
+from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
+from ecbm.train.convex import with_ones
+from ecbm.train.loop import LoopResult, fit
+from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
+from ecbm.train.recipe import Recipe
+from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
+
+__all__ = ["train"]
+
+
+class _Deep(nn.Module):
+    """Backbone and heads in float32, as gradient training sees them."""
+
+    def __init__(self, backbone: nn.Module, width: int, concepts: int, classes: int, recipe: Recipe) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.concept_head = nn.Linear(width, concepts)
+        self.joint = recipe.regime == "joint"
+        self.probabilities = recipe.bottleneck == "probabilities"
+        if self.joint:
+            self.label_head = nn.Linear(concepts, classes)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        logits = self.concept_head(self.backbone(x).float())
+        if not self.joint:
+            return logits, None
+        return logits, self.label_head(torch.sigmoid(logits) if self.probabilities else logits)
+
+
+def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
+    def loss(module: nn.Module, x: Tensor, rows: Tensor) -> Tensor:
+        logits, classes = module(x)
+        part = terms[rows]
+        concepts = functional.binary_cross_entropy_with_logits(
+            logits, part.targets, weight=part.weights, reduction="sum"
+        )
+        if classes is None:
+            return concepts
+        return recipe.joint_weight * concepts + functional.cross_entropy(classes, labels[rows], reduction="sum")
+
+    return loss
+
+
+def _fit_deep(
+    data: Dataset, recipe: Recipe, backbone: nn.Module, positive: Tensor, checkpoint: Path | None
+) -> tuple[_Deep, LoopResult]:
+    train_data = data.split("train")
+    width = feature_width(backbone, data.inputs.shape)
+    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe)
+    loss = _batch_loss(concept_terms(train_data.concepts, positive), train_data.labels, recipe)
+    validation = None
+    if recipe.patience is not None and "val" in data.split_sizes:
+        val = data.split("val")
+        validation = (val.inputs, _batch_loss(concept_terms(val.concepts, positive), val.labels, recipe))
+    alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
+    l2 = {"": recipe.joint_weight * alpha, "label_head": beta} if recipe.regime == "joint" else {"": alpha}
+    identity = {"recipe": recipe.to_dict(), "data": data.fingerprint} if checkpoint is not None else None
+    result = fit(
+        deep,
+        train_data.inputs,
+        loss,
+        validation,
+        l2=l2,
+        epochs=recipe.epochs,
+        batch_size=recipe.batch_size,
+        learning_rate=recipe.learning_rate,
+        patience=recipe.patience,
+        seed=recipe.seed,
+        title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
+        checkpoint=checkpoint,
+        identity=identity,
+    )
+    return deep, result
+
+
+def train(
+    data: Dataset,
+    recipe: Recipe | None = None,
+    *,
+    checkpoint: str | Path | None = None,
+    start: ConceptBottleneck | None = None,
+) -> ConceptBottleneck:
+    """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
+
+    Parameters
+    ----------
+    data
+        A dataset with splits.
+    recipe
+        How to train; ``Recipe()`` chooses a backbone that fits the inputs.
+    checkpoint
+        File in which a deep training saves its state after every epoch and from which it resumes. A resumed
+        training gives the same bytes as one that was never interrupted. Removed when training has finished.
+    start
+        A model to start the backbone from (warm start) instead of fresh weights.
+
+    Returns
+    -------
+    ConceptBottleneck
+        In evaluation mode. ``model.provenance.training`` holds losses, gradient norms and seconds.
+
+    Examples
+    --------
+    >>> import ecbm
+    >>> model = ecbm.train(ecbm.datasets.breast_cancer(), ecbm.Recipe(backbone="linear"))
+    >>> model.provenance.training["concept_gradient_norm"] < 1e-10
+    True
+    """
+    parallel.join_group()
+    started = time.monotonic()
+    recipe = resolve_backbone(recipe or Recipe(), tuple(data.inputs.shape))
+    stages.check_trainable(data, recipe)
+    train_data = data.split("train")
+    positive = positive_weights(train_data, recipe)
+    terms = concept_terms(train_data.concepts, positive)
+    alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
+    log: dict[str, Any] = {}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        statistics = train_data.x if recipe.backbone in ("linear", "mlp") else None
+        backbone = build_backbone(recipe, tuple(data.inputs.shape), statistics)
+        if start is not None:
+            backbone = copy.deepcopy(start.backbone)
+        joint = recipe.regime == "joint"
+        concept_head: nn.Linear | None = None
+        if not recipe.is_linear or joint:
+            path = Path(checkpoint) if checkpoint is not None else None
+            deep, result = _fit_deep(data, recipe, backbone, positive, path)
+            backbone, concept_head = deep.backbone, deep.concept_head
+            log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
+    design = with_ones(stages.extract_features(backbone, train_data.inputs))
+    # The joint objective couples the two heads: solving the concept head for J_C alone would leave its minimum.
+    if concept_head is None or (recipe.resolve_concept_head and not joint):
+        concept_start = None
+        if concept_head is not None:
+            concept_start = torch.cat([concept_head.weight, concept_head.bias[:, None]], dim=1).detach()
+        solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start)
+        concept_head = linear_from(solved.parameters)
+        log |= {"concept_gradient_norm": solved.gradient_norm, "concept_objective": solved.objective}
+    concept_head = concept_head.double()
+    with torch.no_grad():
+        logits = concept_head(design[:, :-1])
+    low, high = stages.logit_range(logits)
+    read = with_ones(stages.label_inputs(recipe, logits, train_data.concepts, low, high))
+    label = stages.fit_label_head(read, train_data.labels, len(data.class_names), beta, tolerance)
+    log |= {
+        "label_gradient_norm": label.gradient_norm,
+        "label_objective": label.objective,
+        "head_tolerance": tolerance,
+        "seconds": time.monotonic() - started,
+    }
+    if checkpoint is not None and parallel.rank() == 0:
+        Path(checkpoint).unlink(missing_ok=True)
+    return ConceptBottleneck(
+        backbone,
+        concept_head,
+        linear_from(label.parameters),
+        data.concept_names,
+        data.class_names,
+        recipe,
+        data.inputs.shape,
+        positive,
+        low,
+        high,
+        Provenance(data.fingerprint, log),
+    )

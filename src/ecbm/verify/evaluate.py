@@ -1,0 +1,109 @@
+"""``ecbm.evaluate``: how well a model predicts concepts and classes. Missing concept labels are ignored."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from sklearn.metrics import f1_score, roc_auc_score
+from torch import Tensor
+
+from ecbm.errors import InputError
+from ecbm.read.dataset import Dataset
+from ecbm.train.model import ConceptBottleneck
+
+__all__ = ["align_concepts", "concept_metrics", "evaluate", "expected_calibration_error"]
+
+
+def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
+    """Mean |confidence − accuracy| over equal-width confidence bins, weighted by their sizes.
+
+    Examples
+    --------
+    >>> expected_calibration_error(torch.tensor([0.9, 0.9]), torch.tensor([1.0, 1.0]))
+    0.1
+    """
+    if len(confidence) == 0:
+        return math.nan
+    confidence, correct = confidence.double(), correct.double()
+    index = (confidence * bins).long().clamp(0, bins - 1)
+    weight = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, torch.ones_like(confidence))
+    gap = torch.zeros(bins, dtype=torch.float64).index_add_(0, index, confidence - correct)
+    return round(float(gap.abs().sum() / weight.sum()), 12)
+
+
+def align_concepts(model: ConceptBottleneck, data: Dataset) -> Tensor:
+    """The dataset's concept labels in the model's order of concepts."""
+    if model.concept_names == data.concept_names:
+        return data.concepts
+    return data.concepts[:, [data.concept_index(name) for name in model.concept_names]]
+
+
+def _mean(values: list[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def concept_metrics(probabilities: Tensor, truth: Tensor) -> dict[str, float]:
+    """Accuracy, F1, AUC and calibration error of one concept over its known labels.
+
+    Soft labels count as present from 0.5 on. F1 and AUC are NaN where they are not defined (no positive, or
+    only one of the two values).
+    """
+    known = ~truth.isnan()
+    p, t = probabilities[known].double(), truth[known]
+    if len(t) == 0:
+        return {"accuracy": math.nan, "f1": math.nan, "auc": math.nan, "ece": math.nan, "count": 0}
+    actual, predicted = t >= 0.5, p >= 0.5
+    found = int((actual & predicted).sum())
+    total = int(actual.sum()) + int(predicted.sum())
+    both = bool(actual.any()) and not bool(actual.all())
+    return {
+        "accuracy": float((actual == predicted).double().mean()),
+        "f1": 2 * found / total if total else math.nan,
+        "auc": float(roc_auc_score(actual.numpy(), p.numpy())) if both else math.nan,
+        "ece": expected_calibration_error(p, t.double()),
+        "count": int(known.sum()),
+    }
+
+
+def evaluate(model: ConceptBottleneck, data: Dataset) -> dict[str, Any]:
+    """Metrics of a model on a dataset (usually one split).
+
+    Returns
+    -------
+    dict
+        ``class_accuracy``, ``class_f1`` (macro, over the classes that occur), ``ece`` (calibration of the class
+        confidence), ``concept_accuracy`` (over all known labels), ``concept_f1`` and ``concept_auc`` (means
+        over concepts where defined), ``concept_ece``, ``per_concept`` and ``count``.
+    """
+    if len(data) == 0:
+        raise InputError("the dataset to evaluate on is empty")
+    for name in data.class_names:
+        if name not in model.class_names:
+            raise InputError(f"class {name!r} of the data is unknown to the model; classes must agree")
+    to_model = torch.tensor([model.class_names.index(name) for name in data.class_names])
+    labels = to_model[data.labels]
+    logits = model.concept_logits(data.inputs).cpu()
+    probabilities, truth = torch.sigmoid(logits), align_concepts(model, data)
+    classes = model.classify(logits.to(model.device)).cpu()
+    confidence, predicted = classes.max(1)
+    per_concept = {
+        name: concept_metrics(probabilities[:, column], truth[:, column])
+        for column, name in enumerate(model.concept_names)
+    }
+    known = ~truth.isnan()
+    right = ((probabilities >= 0.5) == (truth >= 0.5))[known]
+    figures = list(per_concept.values())
+    return {
+        "class_accuracy": float((predicted == labels).double().mean()),
+        "class_f1": float(f1_score(labels.numpy(), predicted.numpy(), average="macro", zero_division=0)),
+        "ece": expected_calibration_error(confidence, (predicted == labels).double()),
+        "concept_accuracy": float(right.double().mean()) if len(right) else math.nan,
+        "concept_f1": _mean([f["f1"] for f in figures]),
+        "concept_auc": _mean([f["auc"] for f in figures]),
+        "concept_ece": _mean([f["ece"] for f in figures]),
+        "count": len(data),
+        "per_concept": per_concept,
+    }

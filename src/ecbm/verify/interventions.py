@@ -1,0 +1,114 @@
+"""Intervention curves: class accuracy against the number of concept groups a person has corrected.
+
+Which group comes next is a *policy*; what a corrected concept is set to is the model's business
+(:meth:`ConceptBottleneck.concept_values`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ecbm.errors import unknown_name
+from ecbm.read.dataset import Dataset
+from ecbm.train.model import ConceptBottleneck
+from ecbm.verify.evaluate import align_concepts
+
+__all__ = ["POLICIES", "group_order", "intervention_curve"]
+
+_CHUNK = 256
+
+
+def _columns(model: ConceptBottleneck) -> list[list[int]]:
+    return [[model.concept_index(name) for name in members] for members in model.groups.values()]
+
+
+def _random(model: ConceptBottleneck, logits: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(len(logits), len(model.groups), generator=generator)
+
+
+def _uncertain(model: ConceptBottleneck, logits: Tensor, seed: int) -> Tensor:
+    """Largest entropy of any concept in the group."""
+    p = torch.sigmoid(logits)
+    entropy = torch.nn.functional.softplus(logits) - p * logits
+    return torch.stack([entropy[:, columns].max(1).values for columns in _columns(model)], dim=1)
+
+
+def _expected_change(model: ConceptBottleneck, logits: Tensor, seed: int) -> Tensor:
+    """Expected total variation of the class distribution when a concept is set, under the model's own belief.
+
+    E_v |P(y | do c_j = v) − P(y)|₁ / 2 with v ~ Bernoulli(p_j), the largest over the concepts of the group.
+    """
+    weight = model.label_head.weight.detach()
+    scores = []
+    for part in logits.split(_CHUNK):
+        p, values = torch.sigmoid(part), model.bottleneck_from(part)
+        class_logits = values @ weight.T + model.label_head.bias.detach()
+        base = torch.softmax(class_logits, 1)
+        change = torch.zeros_like(part)
+        for value, chance in ((0.0, 1 - p), (1.0, p)):
+            shift = model.concept_values(torch.full_like(part, value)) - values
+            for column in range(part.shape[1]):
+                moved = torch.softmax(class_logits + shift[:, column, None] * weight[:, column], 1)
+                change[:, column] += chance[:, column] * (moved - base).abs().sum(1) / 2
+        scores.append(torch.stack([change[:, columns].max(1).values for columns in _columns(model)], dim=1))
+    return torch.cat(scores)
+
+
+POLICIES: dict[str, Callable[[ConceptBottleneck, Tensor, int], Tensor]] = {
+    "random": _random,
+    "uncertain": _uncertain,
+    "expected_change": _expected_change,
+}
+"""Each gives a score (n, groups): the group with the highest score is asked first."""
+
+
+def group_order(model: ConceptBottleneck, logits: Tensor, policy: str, seed: int = 0) -> Tensor:
+    """For every sample the order (n, groups) in which its groups are corrected."""
+    if policy not in POLICIES:
+        raise unknown_name("policy", policy, POLICIES)
+    return POLICIES[policy](model, logits, seed).argsort(dim=1, descending=True, stable=True)
+
+
+def intervention_curve(
+    model: ConceptBottleneck,
+    data: Dataset,
+    policy: str = "uncertain",
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+) -> list[float]:
+    """Class accuracy after correcting 0, 1, 2, … groups of every sample to their true labels.
+
+    Parameters
+    ----------
+    model, data
+        Usually the test split. Missing concept labels stay as predicted.
+    policy
+        ``"random"``, ``"uncertain"`` (most uncertain first) or ``"expected_change"``.
+    steps
+        Number of groups at which to stop; all of them by default.
+    """
+    truth = align_concepts(model, data)
+    logits = model.concept_logits(data.inputs).cpu()
+    order = group_order(model, logits, policy, seed)
+    values = model.bottleneck_from(logits).clone()
+    target = model.concept_values(truth.nan_to_num(0.0))
+    membership = torch.zeros(len(model.groups), len(model.concept_names), dtype=torch.bool)
+    for group, columns in enumerate(_columns(model)):
+        membership[group, columns] = True
+    known = ~truth.isnan()
+
+    def accuracy() -> float:
+        with torch.no_grad():
+            return float((model.label_head(values).argmax(1) == data.labels).double().mean())
+
+    curve = [accuracy()]
+    for step in range(len(model.groups) if steps is None else min(steps, len(model.groups))):
+        corrected = membership[order[:, step]] & known
+        values = torch.where(corrected, target, values)
+        curve.append(accuracy())
+    return curve
