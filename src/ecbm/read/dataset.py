@@ -240,6 +240,10 @@ class Dataset:
             if len(set(names)) != len(names):
                 twice = next(name for name in names if names.count(name) > 1)
                 raise InputError(f"duplicate {kind} name {twice!r}; names must be unique")
+            if "" in names:
+                raise InputError(f"{kind} {names.index('') + 1} has an empty name; every {kind} needs one")
+        if "" in seen:
+            raise InputError(f"row {seen[''] + 1}: the id is empty; every sample needs one")
         if len(self.inputs) != n:
             raise InputError(f"{len(self.inputs)} inputs for {n} ids; give one input a sample")
         if tuple(self.concepts.shape) != (n, k):

@@ -40,23 +40,45 @@ def read_features(path: str | Path, key: str | None = None, *, pictures: bool | 
         raise InputError(
             f"{path}: not a readable array ({reason}); save a plain number array with numpy.save"
         ) from None
+    return _as_features(array, str(path), pictures)
+
+
+def given_features(
+    features: str | Path | Tensor | np.ndarray, count: int, listing: str, pictures: bool | None = None
+) -> Tensor:
+    """Features given as a file or an array, checked to have ``count`` rows (those of ``listing``)."""
+    if isinstance(features, (str, Path)):
+        tensor, called = read_features(features, pictures=pictures), str(features)
+    else:
+        called = "features"
+        tensor = _as_features(np.asarray(features), called, pictures)
+    if len(tensor) != count:
+        raise InputError(
+            f"{called}: {len(tensor)} rows of features but {listing} has {count} samples; "
+            "row i of the features must belong to row i of the samples"
+        )
+    return tensor
+
+
+def _as_features(array: np.ndarray, called: str, pictures: bool | None) -> Tensor:
+    """Check an array and bring it to uint8 (pixels) or float32."""
     if array.ndim == 0:
-        raise InputError(f"{path}: a single number; give an array with one row a sample")
+        raise InputError(f"{called}: a single number; give an array with one row a sample")
     if array.ndim == 1:
         array = array[:, None]
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise InputError(f"{path}: {array.dtype} values; give real numbers (float16/32/64 or integers)")
+        raise InputError(f"{called}: {array.dtype} values; give real numbers (float16/32/64 or integers)")
     channels_last = array.ndim == 4 and array.shape[1] not in (1, 3) and array.shape[3] in (1, 3)
-    if array.dtype == np.uint8 and channels_last:
+    if pictures is None and array.dtype == np.uint8 and channels_last:
         raise InputError(
-            f"{path}: pictures of shape {array.shape[1:]}; transpose them to (channels, height, width)"
+            f"{called}: pictures of shape {array.shape[1:]}; transpose them to (channels, height, width)"
         )
     if pictures is None:
         pictures = array.ndim == 4
     keep = array.dtype == np.uint8 and pictures
     # astype also brings foreign byte orders, which torch does not read, to the native one.
     tensor = torch.from_numpy(np.ascontiguousarray(array if keep else array.astype(np.float32)))
-    _check_finite(path, tensor)
+    _check_finite(called, tensor)
     return tensor
 
 
@@ -76,28 +98,12 @@ def _load(path: Path, key: str | None) -> np.ndarray:
         return array
 
 
-def _check_finite(path: Path, tensor: Tensor) -> None:
+def _check_finite(called: str, tensor: Tensor) -> None:
     if tensor.dtype == torch.uint8 or bool(torch.isfinite(tensor).all()):
         return
     place = (~torch.isfinite(tensor)).nonzero()[0].tolist()
     value = float(tensor[tuple(place)])
     raise InputError(
-        f"{path}, row {place[0] + 1}, column {', '.join(str(p + 1) for p in place[1:])}: {value:g} is not "
+        f"{called}, row {place[0] + 1}, column {', '.join(str(p + 1) for p in place[1:])}: {value:g} is not "
         "a finite number; repair the features or leave the sample out"
     )
-
-
-def given_features(
-    features: str | Path | Tensor | np.ndarray, count: int, listing: str, called: str = "features"
-) -> Tensor:
-    """Features given as a file or an array, checked to have ``count`` rows (those of ``listing``)."""
-    if isinstance(features, (str, Path)):
-        tensor, called = read_features(features), str(features)
-    else:
-        tensor = torch.as_tensor(features)
-    if len(tensor) != count:
-        raise InputError(
-            f"{called}: {len(tensor)} rows of features but {listing} has {count} samples; "
-            "row i of the features must belong to sample i"
-        )
-    return tensor

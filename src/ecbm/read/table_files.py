@@ -98,7 +98,7 @@ def _read_csv(path: Path, text: set[str], choice: _Choice) -> Table:
     try:
         names = _header(raw)
     except UnicodeDecodeError:
-        raise InputError(f"{path}, line 1: the header is not UTF-8; save the table as 'CSV UTF-8'") from None
+        raise _not_utf8(path, raw) from None
     except csv.Error as error:
         raise InputError(f"{path}, line 1: not a readable header ({_one_line(error)})") from None
     if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
@@ -142,13 +142,21 @@ def _lines_of(raw: bytes) -> Iterable[str]:
     return io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8", newline="")
 
 
-def _damaged(path: Path, raw: bytes, width: int, error: Exception) -> InputError:
-    """Find the first record with another number of cells than the header, or that is not UTF-8."""
+def _not_utf8(path: Path, raw: bytes) -> InputError:
     for number, line in enumerate(raw.splitlines(), 1):
         try:
             line.decode()
         except UnicodeDecodeError:
             return InputError(f"{path}, line {number}: not UTF-8 text; save the table as 'CSV UTF-8'")
+    return InputError(f"{path}: not UTF-8 text; save the table as 'CSV UTF-8'")
+
+
+def _damaged(path: Path, raw: bytes, width: int, error: Exception) -> InputError:
+    """Find the first record with another number of cells than the header, or that is not UTF-8."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return _not_utf8(path, raw)
     begins, reader = 1, csv.reader(_lines_of(raw))
     try:
         for record in reader:

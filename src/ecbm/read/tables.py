@@ -12,7 +12,7 @@ from torch import Tensor
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.columns import Table
 from ecbm.read.dataset import Dataset
-from ecbm.read.features import given_features, read_features
+from ecbm.read.features import given_features
 from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
 from ecbm.read.sidecar import Sidecar, find_table, read_sidecar
 from ecbm.read.splits import SPLITS, split_by_id
@@ -111,8 +111,7 @@ def read_dataset(
     inputs: Inputs
     if features is not None:
         pictures = None if sidecar is None else sidecar.inputs == "pixels"
-        tensor = read_features(features, pictures=pictures)
-        inputs = TensorInputs(given_features(tensor, len(table), str(path), called=str(features)))
+        inputs = TensorInputs(given_features(features, len(table), str(path), pictures))
     else:
         table.require(columns["image"], "image_column")
         names = table.text(columns["image"], "a picture")

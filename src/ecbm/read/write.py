@@ -19,7 +19,7 @@ from PIL import Image
 
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import ImageInputs
+from ecbm.read.inputs import ImageInputs, Inputs
 from ecbm.read.sidecar import Sidecar, write_sidecar
 
 __all__ = ["write_dataset"]
@@ -97,12 +97,23 @@ def _write_inputs(data: Dataset, draft: Path) -> tuple[str, list[str] | None]:
         return "images", _write_pictures(draft, files, suffixes)
     stored = inputs.raw(range(min(1, len(inputs))))
     if stored.dtype != torch.uint8:
-        np.save(draft / "features.npy", inputs.raw(range(len(inputs))).numpy(), allow_pickle=False)
+        _write_array(draft / "features.npy", inputs)
         return "features", None
     if len(inputs.shape) == 3 and inputs.shape[0] == 3 and min(inputs.shape) > 0:
         return "images", _write_pictures(draft, _as_png(data), [".png"] * len(inputs))
-    np.save(draft / "features.npy", inputs.raw(range(len(inputs))).numpy(), allow_pickle=False)
+    _write_array(draft / "features.npy", inputs)
     return "pixels", None
+
+
+def _write_array(path: Path, inputs: Inputs, chunk: int = 256) -> None:
+    """Write piece by piece: inputs that are read from files when needed may not fit in memory together."""
+    kind = inputs.raw([0]).numpy().dtype
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False}
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {**header, "shape": (len(inputs), *inputs.shape)})
+        for start in range(0, len(inputs), chunk):
+            block = inputs.raw(range(start, min(start + chunk, len(inputs)))).numpy()
+            file.write(np.ascontiguousarray(block).tobytes())
 
 
 def _as_png(data: Dataset) -> Iterator[bytes]:
