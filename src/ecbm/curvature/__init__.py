@@ -1,0 +1,6 @@
+"""Curvature of the objective: EK-FAC fitted in one or two passes, and the exact operators it approximates."""
+
+from ecbm.curvature.ekfac import EKFAC, Vector
+from ecbm.curvature.losses import ConceptLoss, LabelLoss, Loss
+
+__all__ = ["EKFAC", "ConceptLoss", "LabelLoss", "Loss", "Vector"]

@@ -1,0 +1,269 @@
+"""Layers with a Kronecker block: what they add up in the first pass, and the squared gradients of the second.
+
+A layer is a matrix W (bias folded in as a last column) applied at T positions: the samples' one row, the
+tokens of a sequence, or the patches of a picture. With a_t its input and s_t the loss's gradient at its
+output there, the gradient of sample i is G_i = Σ_t s_t a_tᵀ, and
+
+    Ω = (1/n) Σ_i Σ_t a aᵀ     Γ = (1/(nT)) Σ_i Σ_t s sᵀ     Λ* = (1/n) Σ_i (Q_Γᵀ G_i Q_Ω)²
+
+(method.md, Curvature; George et al., "Fast approximate natural gradient descent in a Kronecker-factored
+eigenbasis", NeurIPS 2018; Grosse and Martens, "A Kronecker-factored approximate Fisher matrix for convolution
+layers", ICML 2016). A convolution with g groups has g independent matrices, hence g blocks; every tensor here
+has the groups as its first dimension. Averaging the groups' inputs, as is sometimes done, is not exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Layer", "LinearLayer", "Sums", "add_gram_", "mirror"]
+
+Sums = dict[str, Tensor]
+Use = tuple[Tensor, Tensor]
+"""Input and output gradient of one use of a module."""
+
+CHUNK_ELEMENTS = 1 << 21
+_SPLIT_GRAM_ABOVE = 192
+_GRAM_PARTS = 4
+
+
+def add_gram_(total: Tensor, rows: Tensor) -> None:
+    """Add rowsᵀ rows to the upper block triangle of ``total``; :func:`mirror` fills in the rest.
+
+    Above a few hundred columns only blocks on and above the diagonal are computed, 10 of 16.
+    """
+    size = rows.shape[1]
+    if size < _SPLIT_GRAM_ABOVE:
+        total.addmm_(rows.T, rows)
+        return
+    step = -(-size // _GRAM_PARTS)
+    for start in range(0, size, step):
+        stop = min(start + step, size)
+        total[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:])
+
+
+def mirror(total: Tensor) -> Tensor:
+    """The symmetric matrices whose upper triangles ``total`` holds."""
+    upper = torch.triu(total)
+    return upper + torch.triu(total, 1).transpose(-1, -2)
+
+
+def chunks(count: int, elements_each: int, limit: int = CHUNK_ELEMENTS) -> Iterator[slice]:
+    """Slices of ``range(count)`` whose working memory stays near ``limit`` numbers."""
+    step = max(1, limit // max(elements_each, 1))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
+
+
+class Layer:
+    """One Kronecker block: a module, the names of its parameters, and the sums it needs.
+
+    Attributes
+    ----------
+    name
+        Name of the module.
+    weight, bias
+        Names of the parameters; ``bias`` is ``None`` for a layer without.
+    groups, inputs, outputs
+        Number of blocks and the sizes of each: G is outputs × inputs, the bias not counted.
+    """
+
+    def __init__(self, name: str, module: nn.Module, weight: str, bias: str | None) -> None:
+        matrix = module.weight
+        assert isinstance(matrix, Tensor)
+        self.name, self.module, self.weight, self.bias = name, module, weight, bias
+        self.shape = tuple(matrix.shape)
+        self.dtype, self.device = matrix.dtype, matrix.device
+        self.groups = int(getattr(module, "groups", 1))
+        self.outputs = matrix.shape[0] // self.groups
+        self.inputs = math.prod(matrix.shape[1:])
+
+    @property
+    def columns(self) -> int:
+        """Columns of the block's matrix, the bias's included."""
+        return self.inputs + (self.bias is not None)
+
+    @property
+    def parameters(self) -> list[str]:
+        return [self.weight] if self.bias is None else [self.weight, self.bias]
+
+    def describe(self) -> dict[str, object]:
+        """What a stored block must agree on with the module it is loaded for."""
+        return {
+            "name": self.name,
+            "weight": self.weight,
+            "bias": self.bias,
+            "shape": list(self.shape),
+            "groups": self.groups,
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }
+
+    def zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+
+    # Parameters as matrices
+
+    def to_matrix(self, vector: dict[str, Tensor]) -> Tensor:
+        """groups × outputs × columns."""
+        matrix = vector[self.weight].reshape(self.groups, self.outputs, self.inputs)
+        if self.bias is None:
+            return matrix
+        column = vector[self.bias].reshape(self.groups, self.outputs, 1)
+        return torch.cat([matrix, column], 2)
+
+    def from_matrix(self, matrix: Tensor) -> dict[str, Tensor]:
+        vector = {self.weight: matrix[..., : self.inputs].reshape(self.shape)}
+        if self.bias is not None:
+            vector[self.bias] = matrix[..., self.inputs].reshape(-1)
+        return vector
+
+    # First pass
+
+    def output_sums(self) -> Sums:
+        return {"output": self.zeros(self.groups, self.outputs, self.outputs)}
+
+    def input_sums(self) -> Sums:
+        raise NotImplementedError
+
+    def add_input(self, sums: Sums, activations: Tensor) -> None:
+        raise NotImplementedError
+
+    def add_output(self, sums: Sums, gradients: Tensor) -> None:
+        raise NotImplementedError
+
+    def input_sum_matrix(self, sums: Sums) -> Tensor:
+        """Σ_i Σ_t a aᵀ, groups × columns × columns, from the sums."""
+        raise NotImplementedError
+
+    def output_sum_matrix(self, sums: Sums) -> Tensor:
+        """Σ_i Σ_t s sᵀ, groups × outputs × outputs."""
+        return mirror(sums["output"])
+
+    def positions(self, gradients: Tensor) -> int:
+        """T of one use."""
+        return gradients[0].numel() // (self.groups * self.outputs)
+
+    # Second pass
+
+    def add_squares(self, total: Tensor, uses: list[Use], left: Tensor, right: Tensor) -> None:
+        """Add Σ_i (leftᵀ G_i right)² to ``total``, groups × outputs × columns."""
+        count = len(uses[0][0])
+        for part in chunks(count, self.chunk_size(uses)):
+            rotated = self.rotated_gradients(uses[0][0][part], uses[0][1][part], left, right)
+            for activations, gradients in uses[1:]:
+                rotated = rotated + self.rotated_gradients(activations[part], gradients[part], left, right)
+            total += rotated.square_().sum(0)
+
+    def chunk_size(self, uses: list[Use]) -> int:
+        """Numbers of working memory a sample needs in :meth:`rotated_gradients`."""
+        return 2 * self.groups * self.outputs * self.columns
+
+    def rotated_gradients(self, activations: Tensor, gradients: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """leftᵀ G_i right of every sample, samples × groups × outputs × columns."""
+        raise NotImplementedError
+
+    def gradients(self, activations: Tensor, gradients: Tensor) -> Tensor:
+        """G_i of every sample, samples × groups × outputs × columns. For checks; not fast."""
+        eye_left = torch.eye(self.outputs, dtype=self.dtype, device=self.device)
+        eye_right = torch.eye(self.columns, dtype=self.dtype, device=self.device)
+        return self.rotated_gradients(
+            activations,
+            gradients,
+            eye_left.expand(self.groups, -1, -1),
+            eye_right.expand(self.groups, -1, -1),
+        )
+
+    def rotate_then_multiply(self, positions: int) -> bool:
+        """Whether rotating a and s before multiplying them costs less than rotating their product.
+
+        Product first:  T·o·c + o·c² + o²·c.   Rotations first:  T·c² + T·o² + T·o·c.
+        """
+        outputs, columns = self.outputs, self.columns
+        return positions * (columns**2 + outputs**2) < outputs * columns * (columns + outputs)
+
+    def rotate_product(self, product: Tensor, sums: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
+        """leftᵀ [product | sums] right, for samples × groups × outputs × inputs."""
+        if self.groups == 1:
+            count = len(product)
+            flat = product.reshape(-1, self.inputs) @ right[0, : self.inputs]
+            rotated = flat.view(count, self.outputs, self.columns)
+            if sums is not None:
+                rotated += sums.view(count, self.outputs, 1) * right[0, self.inputs]
+            return torch.matmul(left[0].T, rotated)[:, None]
+        rotated = torch.matmul(product, right[:, : self.inputs])
+        if sums is not None:
+            rotated += sums[..., None] * right[:, self.inputs, None, :]
+        return torch.matmul(left.transpose(1, 2), rotated)
+
+
+class LinearLayer(Layer):
+    """``nn.Linear`` on one row a sample, or on any number of rows (tokens) a sample."""
+
+    def input_sums(self) -> Sums:
+        sums = {"gram": self.zeros(self.inputs, self.inputs)}
+        if self.bias is not None:
+            sums["sum"] = self.zeros(self.inputs)
+            sums["count"] = self.zeros(1)
+        return sums
+
+    def add_input(self, sums: Sums, activations: Tensor) -> None:
+        rows = activations.reshape(-1, self.inputs)
+        add_gram_(sums["gram"], rows)
+        if self.bias is not None:
+            sums["sum"] += rows.sum(0)
+            sums["count"] += len(rows)
+
+    def input_sum_matrix(self, sums: Sums) -> Tensor:
+        matrix = mirror(sums["gram"])
+        if self.bias is not None:
+            matrix = border(matrix, sums["sum"], sums["count"])
+        return matrix[None]
+
+    def add_output(self, sums: Sums, gradients: Tensor) -> None:
+        add_gram_(sums["output"][0], gradients.reshape(-1, self.outputs))
+
+    def rotate_rows(self, rows: Tensor, right: Tensor) -> Tensor:
+        """[rows | 1] right."""
+        if self.bias is None:
+            return rows @ right[0]
+        return torch.addmm(right[0, self.inputs], rows, right[0, : self.inputs])
+
+    def add_squares(self, total: Tensor, uses: list[Use], left: Tensor, right: Tensor) -> None:
+        activations, gradients = uses[0]
+        if len(uses) > 1 or gradients.numel() != len(gradients) * self.outputs:
+            super().add_squares(total, uses, left, right)
+            return
+        # One position: (sᵀQ_Γ)_a² (aᵀQ_Ω)_b², so the sum over samples is one matrix product
+        rotated_out = gradients.reshape(-1, self.outputs) @ left[0]
+        rotated_in = self.rotate_rows(activations.reshape(-1, self.inputs), right)
+        total[0].addmm_(rotated_out.square_().T, rotated_in.square_())
+
+    def chunk_size(self, uses: list[Use]) -> int:
+        tokens = self.positions(uses[0][1])
+        return 2 * (self.outputs * self.columns + tokens * (self.outputs + self.columns))
+
+    def rotated_gradients(self, activations: Tensor, gradients: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        count = len(gradients)
+        inputs = activations.reshape(count, -1, self.inputs)
+        outputs = gradients.reshape(count, -1, self.outputs)
+        if self.rotate_then_multiply(outputs.shape[1]):
+            rotated_in = self.rotate_rows(inputs.reshape(-1, self.inputs), right)
+            rotated_out = outputs.reshape(-1, self.outputs) @ left[0]
+            return torch.bmm(
+                rotated_out.view(count, -1, self.outputs).transpose(1, 2),
+                rotated_in.view(count, -1, self.columns),
+            )[:, None]
+        product = torch.bmm(outputs.transpose(1, 2), inputs)
+        sums = outputs.sum(1)[:, None] if self.bias is not None else None
+        return self.rotate_product(product[:, None], sums, left, right)
+
+
+def border(matrix: Tensor, sums: Tensor, count: Tensor) -> Tensor:
+    """[[matrix, sums], [sumsᵀ, count]]: the moment matrix of rows with a 1 appended."""
+    top = torch.cat([matrix, sums[:, None]], 1)
+    bottom = torch.cat([sums, count.reshape(1)])[None]
+    return torch.cat([top, bottom], 0)
