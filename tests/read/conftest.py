@@ -41,9 +41,7 @@ def picture():
 def table(tmp_path):
     """Write a CSV table and a feature array with as many rows; returns (table, features)."""
 
-    def write(
-        text: str, rows: int = 2, name: str = "samples.csv", encoding: str = "utf-8"
-    ) -> tuple[Path, Path]:
+    def write(text: str, rows: int = 2, name: str = "samples.csv", encoding: str = "utf-8") -> tuple[Path, Path]:
         path, features = tmp_path / name, tmp_path / "x.npy"
         path.write_bytes(text.encode(encoding))
         np.save(features, np.arange(rows * 3, dtype=np.float32).reshape(rows, 3))
@@ -71,9 +69,7 @@ def cub_archive(tmp_path):
         (folder / "train_test_split.txt").write_text(numbered([1, 1, 0, 1, 1, 0]))
         names = ["has_bill::long", "has_bill::short", "has_wing::red", "has_wing::blue"]
         ((folder if attributes_inside else root) / "attributes.txt").write_text(numbered(names))
-        (folder / "attributes" / "class_attribute_labels_continuous.txt").write_text(
-            "50 49.9 0 1\n0 80 60 2\n"
-        )
+        (folder / "attributes" / "class_attribute_labels_continuous.txt").write_text("50 49.9 0 1\n0 80 60 2\n")
         if lines is not None:
             (folder / "attributes" / "image_attribute_labels.txt").write_text("\n".join(lines) + "\n")
         if pictures:
@@ -96,8 +92,7 @@ def celeba_archive(tmp_path):
             values[8:] = values[:4]  # the combinations of the held-out faces occur in training too
         files = [f"{number:06d}.jpg" for number in range(1, len(values) + 1)]
         rows = [
-            f"{name} " + " ".join(f"{2 * v - 1:2d}" for v in row)
-            for name, row in zip(files, values, strict=True)
+            f"{name} " + " ".join(f"{2 * v - 1:2d}" for v in row) for name, row in zip(files, values, strict=True)
         ]
         text = f"{len(files)}\n{' '.join(CELEBA_ATTRIBUTES)} \n" + "\n".join(rows) + "\n"
         (root / "list_attr_celeba.txt").write_text(attributes or text)

@@ -82,9 +82,7 @@ def test_parquet_counts_rows_and_refuses_fractions_as_ids(tmp_path, table):
     _, features = table("")
     frame = pd.DataFrame({"id": ["a", "b"], "label": ["x", "y"], "c": [0.0, 7.0]})
     frame.to_parquet(tmp_path / "t.parquet")
-    assert "t.parquet, row 2, column 'c': 7 is not in [0, 1]" in refusal(
-        tmp_path / "t.parquet", features=features
-    )
+    assert "t.parquet, row 2, column 'c': 7 is not in [0, 1]" in refusal(tmp_path / "t.parquet", features=features)
     frame.assign(id=[1.5, 2.5]).to_parquet(tmp_path / "t.parquet")
     assert "column 'id': double cannot be read as an id" in refusal(tmp_path / "t.parquet", features=features)
 
@@ -112,9 +110,7 @@ def test_features_that_are_not_finite(table, value):
     array = np.load(features)
     array[1, 2] = value
     np.save(features, array)
-    assert f"{features}, row 2, column 3: {value:g} is not a finite number" in refusal(
-        path, features=features
-    )
+    assert f"{features}, row 2, column 3: {value:g} is not a finite number" in refusal(path, features=features)
 
 
 def test_features_that_cannot_be_read(tmp_path, table):

@@ -23,9 +23,7 @@ def test_columns_that_are_not_id_split_label_or_image_are_concepts(table):
     assert data.class_names == ("finch", "wren")
     assert data.labels.tolist() == [1, 0]
     assert data.concept_names == ("wing=red", "crest")
-    assert (
-        torch.equal(data.concepts, torch.tensor([[1, 0.25], [torch.nan, 0]])) or data.concepts[1, 0].isnan()
-    )
+    assert torch.equal(data.concepts, torch.tensor([[1, 0.25], [torch.nan, 0]])) or data.concepts[1, 0].isnan()
     assert torch.equal(data.x, torch.arange(6.0).view(2, 3))
 
 

@@ -83,8 +83,10 @@ def read_integers(
     names, values
         The names (empty without ``named``) and an integer array of shape (lines, columns).
     """
-    if re.search(rb"  |\t|\r| \n|\n ", raw):
-        raw = re.sub(rb"[ \t\r]+", b" ", raw).replace(b" \n", b"\n").replace(b"\n ", b"\n").strip()
+    raw = raw.translate(bytes.maketrans(b"\t\r", b"  "))
+    while b"  " in raw:
+        raw = raw.replace(b"  ", b" ")
+    raw = raw.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
     wanted = columns + named
     fields = [f"f{position}" for position in range(width or wanted)]
     types = {name: pa.int64() for name in fields[:wanted]}
@@ -108,9 +110,7 @@ def read_integers(
         )
         names = table.column(0).to_pylist() + [row[0] for row in odd] if named else []
         parts = [table.column(position).to_numpy() for position in range(int(named), wanted)]
-        extra = (
-            np.array([row[int(named) :] for row in odd], dtype=object).reshape(-1, columns).astype(np.int64)
-        )
+        extra = np.array([row[int(named) :] for row in odd], dtype=object).reshape(-1, columns).astype(np.int64)
         return names, np.concatenate([np.stack(parts, 1).astype(np.int64), extra])
     except (pa.ArrowInvalid, ValueError):
         raise _broken_line(path, raw, columns, named, exact=width is None, first_line=first_line) from None
@@ -123,17 +123,11 @@ def line_with(raw: bytes, cells: Sequence[str], first_line: int = 1) -> int:
     return next((line for line, content in lines if content.split()[: len(wanted)] == wanted), first_line)
 
 
-def _broken_line(
-    path: Path, raw: bytes, columns: int, named: bool, *, exact: bool, first_line: int
-) -> InputError:
+def _broken_line(path: Path, raw: bytes, columns: int, named: bool, *, exact: bool, first_line: int) -> InputError:
     for line, content in enumerate(raw.decode("utf-8", "replace").split("\n"), first_line):
         cells = content.split()[int(named) :]
         sound = len(cells) == columns if exact else len(cells) >= columns
-        if content.strip() and not (
-            sound and all(re.fullmatch(r"[+-]?\d+", cell) for cell in cells[:columns])
-        ):
+        if content.strip() and not (sound and all(re.fullmatch(r"[+-]?\d+", cell) for cell in cells[:columns])):
             shown = content.strip()[:60]
-            return InputError(
-                f"{path}, line {line}: {shown!r} does not hold {columns} whole numbers; repair it"
-            )
+            return InputError(f"{path}, line {line}: {shown!r} does not hold {columns} whole numbers; repair it")
     return InputError(f"{path}: not a readable table of numbers; unpack the archive again")

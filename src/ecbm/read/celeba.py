@@ -70,9 +70,7 @@ def celeba(
     files, names, values = _attributes(path)
     splits = _partition(find_file("list_eval_partition.txt", root, root / "Eval"), files)
     label_names = _label_attributes(path, labels, names, values[splits == 0])
-    concept_names = (
-        [name for name in names if name not in label_names] if concepts is None else list(concepts)
-    )
+    concept_names = [name for name in names if name not in label_names] if concepts is None else list(concepts)
     for name in concept_names:
         if name not in names:
             raise unknown_name("attribute", name, names, where=str(path))
@@ -119,16 +117,12 @@ def _attributes(path: Path) -> tuple[list[str], list[str], NDArray[np.int64]]:
         raise InputError(f"{path}, line 2: attribute names are missing or stand twice")
     files, values = read_integers(path, parts[2], len(names), named=True, first_line=3)
     if len(files) != int(parts[0]):
-        raise InputError(
-            f"{path}, line 1: says {int(parts[0])} pictures but {len(files)} follow; unpack it again"
-        )
+        raise InputError(f"{path}, line 1: says {int(parts[0])} pictures but {len(files)} follow; unpack it again")
     wrong = np.abs(values) != 1
     if wrong.any():
         row, column = np.argwhere(wrong)[0].tolist()
         line = line_with(parts[2], [files[row]], first_line=3)
-        raise InputError(
-            f"{path}, line {line}, column {names[column]!r}: {values[row, column]} is not 1 or -1"
-        )
+        raise InputError(f"{path}, line {line}, column {names[column]!r}: {values[row, column]} is not 1 or -1")
     return files, names, (values + 1) // 2
 
 
@@ -182,9 +176,7 @@ def _pictures(
         source = Path(images)
     else:
         folders = (root, root / "Img")
-        zipped = next(
-            (f / "img_align_celeba.zip" for f in folders if (f / "img_align_celeba.zip").is_file()), None
-        )
+        zipped = next((f / "img_align_celeba.zip" for f in folders if (f / "img_align_celeba.zip").is_file()), None)
         has_folder = any((folder / "img_align_celeba").is_dir() for folder in folders)
         source = zipped if zipped and not has_folder else find_file("img_align_celeba", *folders)
     # The official zip keeps its folder's name in front of every file.

@@ -103,12 +103,12 @@ class Table:
         """The cells of a column as numbers; NaN where a cell is missing."""
         cells = self._columns.column(name)
         kind = cells.type
-        if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-            return np.asarray(cells.cast(pa.float64()).to_numpy(), np.float64)
         if pa.types.is_null(kind):
             return np.full(len(self), np.nan)
-        if pa.types.is_decimal(kind):
-            return np.asarray(cells.cast(pa.float64()).to_numpy(), np.float64)
+        if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+            return np.asarray(cells.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+        if pa.types.is_nested(kind):
+            raise InputError(f"{self.path}, column {name!r}: {kind} is no number; pass ignore=[{name!r}]")
         if not pa.types.is_dictionary(kind):
             cells = cells.dictionary_encode()
         cells = cells.unify_dictionaries().combine_chunks()

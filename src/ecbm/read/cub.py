@@ -56,9 +56,7 @@ def read_cub_index(root: str | Path) -> CubIndex:
     classes = read_numbered(find_file("classes.txt", folder), "class")
     labels = _matching(find_file("image_class_labels.txt", folder), images)
     training = _matching(find_file("train_test_split.txt", folder), images)
-    names = read_numbered(
-        find_file("attributes.txt", root, folder, folder.parent, folder / "attributes"), "name"
-    )
+    names = read_numbered(find_file("attributes.txt", root, folder, folder.parent, folder / "attributes"), "name")
     numbers = {number: position for position, number in enumerate(classes)}
     for image, label in labels.items():
         if int(label) not in numbers:
@@ -150,9 +148,7 @@ def cub(
     else:
         present, certainty = _picture_attributes(index)
         votes = np.array([name == "train" for name in splits])
-        by_class = vote_by_class(
-            present[votes], certainty[votes], index.labels[votes], len(index.class_names)
-        )
+        by_class = vote_by_class(present[votes], certainty[votes], index.labels[votes], len(index.class_names))
         if level == "class":
             values = by_class[index.labels].astype(np.float32)
         else:
@@ -171,9 +167,7 @@ def cub(
         inputs = ImageInputs(source, index.paths, size, table=f"{index.folder / 'images.txt'}, line")
     concepts = torch.from_numpy(np.ascontiguousarray(values[:, kept]))
     names = [index.attribute_names[position] for position in kept]
-    return Dataset(
-        index.ids, inputs, concepts, torch.from_numpy(index.labels), names, index.class_names, splits
-    )
+    return Dataset(index.ids, inputs, concepts, torch.from_numpy(index.labels), names, index.class_names, splits)
 
 
 def vote_by_class(
@@ -240,9 +234,7 @@ def _class_table(index: CubIndex) -> NDArray[np.float64]:
     path = find_file("class_attribute_labels_continuous.txt", index.folder / "attributes", index.folder)
     shape = (len(index.class_names), len(index.attribute_names))
     try:
-        table = np.array(
-            [line.split() for line in read_bytes(path).decode().splitlines() if line.strip()], float
-        )
+        table = np.array([line.split() for line in read_bytes(path).decode().splitlines() if line.strip()], float)
     except ValueError:
         table = np.empty(0)
     if table.shape != shape or not bool(((table >= 0) & (table <= 100)).all()):

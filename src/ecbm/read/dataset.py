@@ -232,9 +232,7 @@ class Dataset:
         seen: dict[str, int] = {}
         for row, name in enumerate(self.ids):
             if name in seen:
-                raise InputError(
-                    f"duplicate id {name!r} (rows {seen[name] + 1} and {row + 1}); ids must be unique"
-                )
+                raise InputError(f"duplicate id {name!r} (rows {seen[name] + 1} and {row + 1}); ids must be unique")
             seen[name] = row
         for kind, names in (("concept", self.concept_names), ("class", self.class_names)):
             if len(set(names)) != len(names):
@@ -265,6 +263,4 @@ class Dataset:
             bad = (~torch.isfinite(self.inputs.tensor)).flatten(1).any(1).nonzero()
             if len(bad):
                 row = int(bad[0])
-                raise InputError(
-                    f"row {row + 1} (id {self.ids[row]!r}): its features contain NaN or infinity"
-                )
+                raise InputError(f"row {row + 1} (id {self.ids[row]!r}): its features contain NaN or infinity")

@@ -85,9 +85,7 @@ def oai(
     if encoding not in ("fraction", "onehot", "atleast"):
         raise unknown_name("encoding", encoding, ["fraction", "onehot", "atleast"])
     if _LABEL in concepts or not concepts:
-        raise InputError(
-            f"concepts={list(concepts)!r}: give at least one column, and not the label {_LABEL!r}"
-        )
+        raise InputError(f"concepts={list(concepts)!r}: give at least one column, and not the label {_LABEL!r}")
     ids: list[str] = []
     splits: list[str] = []
     paths: list[Path] = []
@@ -126,9 +124,7 @@ def _split_folder(base: Path) -> Path:
     found = found or sorted(path.parent for path in base.glob("*/non_image_data.csv"))
     if len(found) != 1:
         problem = "several folders with" if found else "no"
-        raise InputError(
-            f"{base}: {problem} non_image_data.csv; give the folder that holds train, val and test"
-        )
+        raise InputError(f"{base}: {problem} non_image_data.csv; give the folder that holds train, val and test")
     return found[0]
 
 

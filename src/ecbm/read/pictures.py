@@ -116,8 +116,12 @@ class PictureStore:
         if self._is_zip:
             self._zip()  # opened before the threads start, so that they share one
         with ThreadPoolExecutor(_THREADS) as pool:
-            for finished in [pool.submit(one, index, place) for index, place in pairs]:
-                finished.result()
+            try:
+                for finished in [pool.submit(one, index, place) for index, place in pairs]:
+                    finished.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def _zip(self) -> zipfile.ZipFile:
         # A forked process shares the file offset of an open archive with its parent; each opens its own.

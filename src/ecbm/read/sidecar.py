@@ -62,14 +62,10 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         and {"id", "split", "label", "image"} == set(columns)
         and _texts(list(columns.values()))
         and isinstance(content.get("fingerprint"), str)
-        and (
-            size is None or (isinstance(size, list) and len(size) == 2 and all(type(s) is int for s in size))
-        )
+        and (size is None or (isinstance(size, list) and len(size) == 2 and all(type(s) is int for s in size)))
     )
     if not sound:
-        raise InputError(
-            f"{path}: damaged (a field is missing or of the wrong kind); write the dataset again"
-        )
+        raise InputError(f"{path}: damaged (a field is missing or of the wrong kind); write the dataset again")
     return Sidecar(
         inputs=content["inputs"],
         class_names=tuple(content["class_names"]),

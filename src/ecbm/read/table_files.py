@@ -34,9 +34,7 @@ class _Choice:
         """The columns to read, in the order of the file."""
         for name in sorted(self.ignore - set(names)):
             raise unknown_name("column to ignore", name, names, where=str(path))
-        wanted = [
-            name for name in names if name not in self.ignore and (self.only is None or name in self.only)
-        ]
+        wanted = [name for name in names if name not in self.ignore and (self.only is None or name in self.only)]
         if "" in wanted:
             raise InputError(
                 f"{path}: column {names.index('') + 1} has no name; name it or drop it (pandas: index=False)"

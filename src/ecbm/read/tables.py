@@ -86,7 +86,7 @@ def read_dataset(
     if path.is_dir():
         sidecar = read_sidecar(path)
         if sidecar is not None:
-            columns, image_size = sidecar.columns, None
+            columns = sidecar.columns
         if features is None and images is None:
             features, images = _inputs_beside(path)
         path = find_table(path)
@@ -104,9 +104,7 @@ def read_dataset(
     split_names = _splits(table, columns["split"], ids, splits, any_name=sidecar is not None)
     concept_names = [name for name in table.names if name not in columns.values()]
     if not concept_names:
-        raise InputError(
-            f"{path}: no concept column; add one column a concept beside {', '.join(table.names)}"
-        )
+        raise InputError(f"{path}: no concept column; add one column a concept beside {', '.join(table.names)}")
     concepts = torch.from_numpy(table.fractions(concept_names))
     inputs: Inputs
     if features is not None:

@@ -60,16 +60,18 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
     >>> read_dataset(write_dataset(data, tempfile.mkdtemp() + "/copy")) == data
     True
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()
     if table not in ("csv", "parquet"):
         raise InputError(f"table={table!r}: give 'csv' or 'parquet'")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder}: exists already and is not empty; give a new folder")
     if not len(data) or not data.concept_names:
         raise InputError(f"{folder}: a dataset without samples or without concepts cannot be written")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     draft = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}")
-    draft.mkdir()
+    try:
+        draft.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be created ({error.strerror}); give another folder") from None
     try:
         kind, pictures = _write_inputs(data, draft)
         columns = _column_names(data)

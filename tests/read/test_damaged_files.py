@@ -1,0 +1,70 @@
+"""Damaged files, whatever the damage: a one-line InputError or a sound dataset, never another exception."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from PIL import Image
+
+from ecbm.errors import InputError
+from ecbm.read.tables import read_dataset
+
+FRAME = pd.DataFrame(
+    {"id": ["a", "b"], "image": ["a.jpg", "b.png"], "label": ["x", "y"], "c": [1.0, None], "d": [0.5, 0.0]}
+)
+
+
+def made_by(write) -> bytes:
+    buffer = io.BytesIO()
+    write(buffer)
+    return buffer.getvalue()
+
+
+def zip_of_pictures(buffer: io.BytesIO) -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 12, 3), dtype=np.uint8))
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.jpg", made_by(lambda file: noise.save(file, "JPEG")))
+        archive.writestr("b.png", made_by(lambda file: noise.save(file, "PNG")))
+
+
+FILES = {
+    "t.csv": FRAME.to_csv(index=False).encode(),
+    "t.parquet": made_by(FRAME.to_parquet),
+    "x.npy": made_by(lambda file: np.save(file, np.ones((2, 3)))),
+    "x.npz": made_by(lambda file: np.savez_compressed(file, np.ones((2, 3)))),
+    "p.zip": made_by(zip_of_pictures),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damage(tmp_path, name, data):
+    for other, content in FILES.items():
+        (tmp_path / other).write_bytes(content)
+    damaged = bytearray(FILES[name])
+    for _ in range(data.draw(st.integers(0, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    keep = data.draw(st.integers(0, len(damaged)) | st.just(len(damaged)))
+    (tmp_path / name).write_bytes(bytes(damaged[:keep]))
+    table = tmp_path / ("t.parquet" if name == "t.parquet" else "t.csv")
+    options = {"images": tmp_path / "p.zip"} if name == "p.zip" else {"features": tmp_path / "x.npy"}
+    if name == "x.npz":
+        options = {"features": tmp_path / "x.npz"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns of odd pictures before it refuses them
+            sample = read_dataset(table, **options)
+            assert len(sample.x) == len(sample)
+    except InputError as error:
+        message = str(error)
+    else:
+        message = ""
+    assert "\n" not in message
