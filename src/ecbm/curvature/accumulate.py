@@ -8,6 +8,8 @@ turn on the last digit.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -15,8 +17,8 @@ from ecbm import parallel
 
 __all__ = ["Accumulator", "cut"]
 
-_MAXIMUM_BATCHES = 8
-_MINIMUM_BLOCKS = 16
+_MAXIMUM_BATCHES = 16
+_MINIMUM_BLOCKS = 4
 
 
 def cut(samples: int, batch_size: int) -> list[list[range]]:
@@ -42,7 +44,7 @@ class Accumulator:
         broken = None
         for name, group in self.partial.items():
             for key, value in group.items():
-                if broken is None and not bool(torch.isfinite(value.sum())):
+                if broken is None and not math.isfinite(value.sum().item()):
                     broken = name
                 self.total[name][key] += value
                 value.zero_()

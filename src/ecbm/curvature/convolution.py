@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
-from ecbm.curvature.layers import Layer, Sums, Use, add_gram_, border, chunks, mirror
+from ecbm.curvature.layers import Layer, Sums, Use, add_gram_, border, chunks
 
 __all__ = ["ConvolutionLayer"]
 
+_CACHED_ELEMENTS = 1 << 19
 _LONG_ROWS = 128
 """Positions from which a sample's own matrix product is worth a call."""
 
@@ -49,6 +50,12 @@ def _weight_gradient(
         [False, True, False],
     )[1]
     return result
+
+
+def _correlate(above: Tensor, below: Tensor) -> Tensor:
+    """Σ x[:, u] y[:, u + d]ᵀ for shifts d of 0 to 2 rows down and −2 to 2 columns, channels × channels × 3 × 5."""
+    size = above.shape[1]
+    return _weight_gradient(above, below, (size, size, 3, 5), (1, 1), (0, 2), (1, 1), 1)
 
 
 def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:
@@ -171,13 +178,17 @@ class ConvolutionLayer(Layer):
 
     def _add_shifts(self, sums: Sums, activations: Tensor) -> None:
         count, size, height, width = activations.shape
-        below = functional.pad(activations, (0, 0, 0, 2))
-        shape = (size, size, 3, 5)
-        sums["shifts"] += _weight_gradient(activations, below, shape, (1, 1), (0, 2), (1, 1), 1)
+        if height > 2:
+            # all rows but the last two have two rows below them; a few samples at a time stay in the cache
+            for part in chunks(count, size * height * width, _CACHED_ELEMENTS):
+                whole = activations[part]
+                sums["shifts"] += _correlate(whole[:, :, :-2].contiguous(), whole)
+        tail = activations[:, :, -2:].contiguous()
+        sums["shifts"] += _correlate(tail, functional.pad(tail, (0, 0, 0, 2)))
         # first row, last row, first column, last column: each a line that some offsets do not see
         lines = (activations[:, :, 0], activations[:, :, -1], activations[..., 0], activations[..., -1])
         for place, line in enumerate(lines):
-            flat = line.transpose(0, 1)
+            flat = line.transpose(0, 1).contiguous()
             length = flat.shape[2]
             for shift in range(min(3, length)):
                 first = flat[:, :, : length - shift].reshape(size, -1)
@@ -194,7 +205,7 @@ class ConvolutionLayer(Layer):
     def input_sum_matrix(self, sums: Sums) -> Tensor:
         if self.shifts:
             return self._from_shifts(sums)[None]
-        matrix = mirror(sums["gram"])
+        matrix = sums["gram"]
         if self.bias is None:
             return matrix
         return torch.stack(
@@ -257,6 +268,7 @@ class ConvolutionLayer(Layer):
     def chunk_size(self, uses: list[Use]) -> int:
         places = self.positions(uses[0][1])
         product = 2 * self.groups * self.outputs * self.columns
+        product = max(product, 2 * (uses[0][0][0].numel() + uses[0][1][0].numel()))
         if self.rotate_then_multiply(places):
             return product + 2 * self.groups * self.columns * places
         return product
@@ -272,6 +284,10 @@ class ConvolutionLayer(Layer):
             rotated_in = rotated_in.view(self.groups, count, -1, self.columns).transpose(0, 1)
             rotated_out = torch.matmul(left.transpose(1, 2), columns)
             return torch.matmul(rotated_out, rotated_in)
+        return self.rotate_product(*self.products(activations, gradients), left, right)
+
+    def products(self, activations: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor | None]:
+        count = len(gradients)
         activations = self.padded(activations)
         stacked = activations.reshape(1, -1, *activations.shape[2:])
         upstream = gradients.reshape(1, -1, *gradients.shape[2:])
@@ -279,8 +295,9 @@ class ConvolutionLayer(Layer):
         product = _weight_gradient(
             upstream, stacked, shape, self.stride, self.padding, self.dilation, count * self.groups
         ).reshape(count, self.groups, self.outputs, self.inputs)
-        sums = columns.sum(3) if self.bias is not None else None
-        return self.rotate_product(product, sums, left, right)
+        if self.bias is None:
+            return product, None
+        return product, gradients.reshape(count, self.groups, self.outputs, -1).sum(3)
 
 
 _UNSEEN = {0: 1, 2: 0}

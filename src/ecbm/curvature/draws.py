@@ -29,9 +29,12 @@ Words = NDArray[np.uint64]
 
 
 def _mix(words: Words) -> Words:
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    words = words ^ (words >> np.uint64(30))
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
 
 
 def _hash_rows(rows: Tensor) -> Words:
@@ -46,9 +49,8 @@ def _hash_rows(rows: Tensor) -> Words:
     for start in range(0, len(rows), _HASH_ROWS):
         part = words[start : start + _HASH_ROWS]
         # the high bits hold sign and exponent; fold them down, for a product only carries upwards
-        part = (part ^ (part >> np.uint64(31))) * multipliers
-        part ^= part >> np.uint64(29)
-        keys[start : start + _HASH_ROWS] = part.sum(1, dtype=np.uint64)
+        part = part ^ (part >> np.uint64(31))
+        keys[start : start + _HASH_ROWS] = part @ multipliers
     return _mix(keys)
 
 
@@ -77,9 +79,10 @@ def input_keys(read: Callable[[range], Tensor], count: int, chunk: int = 512) ->
 
 
 def uniforms(seed: int, keys: Tensor, count: int) -> Tensor:
-    """``count`` numbers in [0, 1) for each key, float64."""
+    """``count`` numbers in [0, 1) for each key: multiples of 2⁻³², two from each hashed word."""
     start = _mix(np.array([seed % 2**64], np.uint64) + _GOLDEN)
     rows = _mix(keys.cpu().numpy().view(np.uint64) ^ start)
-    steps = np.arange(1, count + 1, dtype=np.uint64) * _GOLDEN
-    words = _mix(rows[:, None] + steps[None, :]) >> np.uint64(11)
-    return torch.from_numpy(words.astype(np.float64) * 2.0**-53)
+    steps = np.arange(1, count // 2 + count % 2 + 1, dtype=np.uint64) * _GOLDEN
+    words = _mix(rows[:, None] + steps[None, :]).astype("<u8", copy=False)
+    halves = words.view("<u4")[:, :count]
+    return torch.from_numpy(halves * 2.0**-32)

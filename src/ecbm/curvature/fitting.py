@@ -30,8 +30,8 @@ from ecbm.progress import progress
 
 __all__ = ["FitJob", "Settings"]
 
-_FLOAT64_EIGEN_UP_TO = 2048
-"""Larger float32 factors are decomposed in float32: their own rounding exceeds what float64 would save."""
+_ROWS_TOGETHER = 512
+"""Samples run at once where everything is kept anyway: longer matrix products, fewer calls."""
 
 Kept = dict[str, list[list[Use]]]
 """Per layer, the uses of every batch of a block."""
@@ -95,12 +95,15 @@ class FitJob:
         capture: Capture,
         start: int,
         after_block: Callable[[], None] | None = None,
+        together: int = 1,
     ) -> None:
         with progress(phase.capitalize(), len(self.blocks)) as bar, evaluating(self.module), capture:
             bar.advance(start)
             for index in range(start, len(self.blocks)):
-                for rows in self.blocks[index]:
-                    self.run_batch(capture, rows)
+                batches = self.blocks[index]
+                for first in range(0, len(batches), together):
+                    last = min(first + together, len(batches)) - 1
+                    self.run_batch(capture, range(batches[first].start, batches[last].stop))
                 if after_block is not None:
                     after_block()
                 broken = sums.flush()
@@ -150,7 +153,7 @@ class FitJob:
         block: Kept = {}
 
         def on_input(name: str, activations: Tensor) -> None:
-            if name in layers and not keep:
+            if name in layers:
                 layers[name].add_input(sums.partial[name], activations)
 
         def on_uses(name: str, uses: list[Use]) -> None:
@@ -161,24 +164,19 @@ class FitJob:
                 return
             for _, gradients in uses:
                 group["positions"] += layers[name].positions(gradients) * len(gradients)
-                if not keep:
-                    layers[name].add_output(group, gradients)
+                layers[name].add_output(group, gradients)
             if keep:
                 block.setdefault(name, []).append(uses)
 
         def after_block() -> None:
-            for name, batches in block.items():
-                for uses in joined(batches):
-                    for activations, gradients in uses:
-                        layers[name].add_input(sums.partial[name], activations)
-                        layers[name].add_output(sums.partial[name], gradients)
             if keep:
                 self.kept.append(dict(block))
                 block.clear()
 
         watched = list(self.plan.modules) if keep else list(normalisations)
         capture = Capture(self.plan.modules, on_input, on_uses, watched)
-        self.run_pass("covariances", sums, capture, start, after_block)
+        together = max(1, _ROWS_TOGETHER // self.settings.batch_size) if keep else 1
+        self.run_pass("covariances", sums, capture, start, after_block, together)
         if self.checkpoint is not None:
             self.checkpoint.save("covariances", sums.tensors(), len(self.blocks))
         sums.reduce()
@@ -221,18 +219,15 @@ class FitJob:
             result[f"positions|{name}"] = torch.tensor([positions], dtype=torch.float64)
             for side, size in (("left", layer.outputs), ("right", layer.columns)):
                 owner = owners[side, name]
-                values = torch.zeros(layer.groups, size, dtype=torch.float64, device=layer.device)
-                vectors = layer.zeros(layer.groups, size, size)
                 if owner == parallel.rank():
                     if side == "right":
-                        matrix = layer.input_sum_matrix(group) / count
+                        matrix, scale = layer.input_sum_matrix(group), count
                     else:
-                        matrix = layer.output_sum_matrix(group) / (count * max(positions, 1.0))
-                    if size > _FLOAT64_EIGEN_UP_TO:
-                        matrix = matrix.to(layer.dtype)
-                    found = symmetric_eigen(matrix)
-                    values.copy_(found[0])
-                    vectors.copy_(found[1])
+                        matrix, scale = layer.output_sum_matrix(group), count * max(positions, 1.0)
+                    values, vectors = symmetric_eigen(matrix.div_(scale), layer.dtype)
+                else:
+                    values = torch.empty(layer.groups, size, dtype=torch.float64, device=layer.device)
+                    vectors = torch.empty(layer.groups, size, size, dtype=layer.dtype, device=layer.device)
                 parallel.broadcast(values, vectors, source=owner)
                 result[f"{side}|{name}"] = vectors
                 result[f"{side}_values|{name}"] = values
@@ -253,7 +248,7 @@ class FitJob:
             with torch.no_grad():
                 while self.kept:
                     for name, batches in self.kept.pop(0).items():
-                        for uses in joined(batches):
+                        for uses in batches:
                             on_uses(name, uses)
                     sums.flush()
         else:
@@ -287,10 +282,3 @@ class FitJob:
             self.checkpoint.finish()
         return [found[name] for name in self.plan.modules]
 
-
-def joined(batches: list[list[Use]]) -> list[list[Use]]:
-    """Several batches of plain rows as one: longer matrix products run nearer to the machine's peak."""
-    plain = all(len(uses) == 1 and uses[0][0].dim() == 2 for uses in batches)
-    if not plain or len(batches) == 1:
-        return batches
-    return [[(torch.cat([uses[0][0] for uses in batches]), torch.cat([uses[0][1] for uses in batches]))]]

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Layer", "LinearLayer", "Sums", "add_gram_", "mirror"]
+__all__ = ["Layer", "LinearLayer", "Sums", "add_gram_"]
 
 Sums = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]
@@ -32,7 +32,7 @@ _GRAM_PARTS = 4
 
 
 def add_gram_(total: Tensor, rows: Tensor) -> None:
-    """Add rowsᵀ rows to the upper block triangle of ``total``; :func:`mirror` fills in the rest.
+    """Add rowsᵀ rows to the upper triangle of ``total``; what is below the diagonal is left undefined.
 
     Above a few hundred columns only blocks on and above the diagonal are computed, 10 of 16.
     """
@@ -44,12 +44,6 @@ def add_gram_(total: Tensor, rows: Tensor) -> None:
     for start in range(0, size, step):
         stop = min(start + step, size)
         total[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:])
-
-
-def mirror(total: Tensor) -> Tensor:
-    """The symmetric matrices whose upper triangles ``total`` holds."""
-    upper = torch.triu(total)
-    return upper + torch.triu(total, 1).transpose(-1, -2)
 
 
 def chunks(count: int, elements_each: int, limit: int = CHUNK_ELEMENTS) -> Iterator[slice]:
@@ -136,12 +130,12 @@ class Layer:
         raise NotImplementedError
 
     def input_sum_matrix(self, sums: Sums) -> Tensor:
-        """Σ_i Σ_t a aᵀ, groups × columns × columns, from the sums."""
+        """Σ_i Σ_t a aᵀ, groups × columns × columns, from the sums; only the upper triangle counts."""
         raise NotImplementedError
 
     def output_sum_matrix(self, sums: Sums) -> Tensor:
-        """Σ_i Σ_t s sᵀ, groups × outputs × outputs."""
-        return mirror(sums["output"])
+        """Σ_i Σ_t s sᵀ, groups × outputs × outputs; only the upper triangle counts."""
+        return sums["output"]
 
     def positions(self, gradients: Tensor) -> int:
         """T of one use."""
@@ -167,15 +161,13 @@ class Layer:
         raise NotImplementedError
 
     def gradients(self, activations: Tensor, gradients: Tensor) -> Tensor:
-        """G_i of every sample, samples × groups × outputs × columns. For checks; not fast."""
-        eye_left = torch.eye(self.outputs, dtype=self.dtype, device=self.device)
-        eye_right = torch.eye(self.columns, dtype=self.dtype, device=self.device)
-        return self.rotated_gradients(
-            activations,
-            gradients,
-            eye_left.expand(self.groups, -1, -1),
-            eye_right.expand(self.groups, -1, -1),
-        )
+        """G_i of every sample, samples × groups × outputs × columns."""
+        product, sums = self.products(activations, gradients)
+        return product if sums is None else torch.cat([product, sums[..., None]], 3)
+
+    def products(self, activations: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Σ_t s aᵀ of every sample without the bias's column, and that column if there is one."""
+        raise NotImplementedError
 
     def rotate_then_multiply(self, positions: int) -> bool:
         """Whether rotating a and s before multiplying them costs less than rotating their product.
@@ -218,7 +210,7 @@ class LinearLayer(Layer):
             sums["count"] += len(rows)
 
     def input_sum_matrix(self, sums: Sums) -> Tensor:
-        matrix = mirror(sums["gram"])
+        matrix = sums["gram"]
         if self.bias is not None:
             matrix = border(matrix, sums["sum"], sums["count"])
         return matrix[None]
@@ -257,13 +249,20 @@ class LinearLayer(Layer):
                 rotated_out.view(count, -1, self.outputs).transpose(1, 2),
                 rotated_in.view(count, -1, self.columns),
             )[:, None]
-        product = torch.bmm(outputs.transpose(1, 2), inputs)
-        sums = outputs.sum(1)[:, None] if self.bias is not None else None
-        return self.rotate_product(product[:, None], sums, left, right)
+        return self.rotate_product(*self.products(inputs, outputs), left, right)
+
+    def products(self, activations: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor | None]:
+        inputs = activations.reshape(len(gradients), -1, self.inputs)
+        outputs = gradients.reshape(len(gradients), -1, self.outputs)
+        product = torch.bmm(outputs.transpose(1, 2), inputs)[:, None]
+        return product, outputs.sum(1)[:, None] if self.bias is not None else None
 
 
 def border(matrix: Tensor, sums: Tensor, count: Tensor) -> Tensor:
-    """[[matrix, sums], [sumsᵀ, count]]: the moment matrix of rows with a 1 appended."""
-    top = torch.cat([matrix, sums[:, None]], 1)
-    bottom = torch.cat([sums, count.reshape(1)])[None]
-    return torch.cat([top, bottom], 0)
+    """[[matrix, sums], [·, count]]: the moment matrix of rows with a 1 appended, its upper triangle."""
+    size = len(matrix)
+    whole = matrix.new_zeros(size + 1, size + 1)
+    whole[:size, :size] = matrix
+    whole[:size, size] = sums
+    whole[size, size] = count[0]
+    return whole

@@ -108,6 +108,7 @@ class ConceptLoss:
 
     targets: Tensor
     weights: Tensor
+    _plain: bool
 
     def __init__(self, targets: Tensor, weights: Tensor | None = None) -> None:
         targets = torch.as_tensor(targets)
@@ -137,6 +138,7 @@ class ConceptLoss:
             )
         object.__setattr__(self, "targets", filled)
         object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "_plain", bool((weights == 1).all()))
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -163,10 +165,13 @@ class ConceptLoss:
     def output_gradients(
         self, logits: Tensor, rows: slice | Tensor, fisher: Fisher, uniforms: Tensor | None
     ) -> list[Tensor]:
-        targets, weights = self._rows(logits, rows)
         probabilities = torch.sigmoid(logits)
+        if fisher == "true" and self._plain:
+            assert uniforms is not None
+            return [probabilities - (uniforms < probabilities).to(logits.dtype)]
+        weights = self.weights[rows].to(logits)
         if fisher == "empirical":
-            return [weights * (probabilities - targets)]
+            return [weights * (probabilities - self.targets[rows].to(logits))]
         if fisher == "exact":
             # σ(z)σ(−z) keeps its precision where 1 − σ(z) would round to 0
             roots = (weights * probabilities * torch.sigmoid(-logits)).sqrt()
