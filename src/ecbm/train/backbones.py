@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ecbm.errors import InputError
+from ecbm.train.convnet import ConvNet
 from ecbm.train.recipe import Recipe
-from ecbm.train.resnet import convnet, load_backbone_weights, resnet18
+from ecbm.train.resnet import load_backbone_weights, resnet18
 
 __all__ = ["MLP", "Standardise", "build_backbone", "feature_width", "resolve_backbone"]
 
@@ -90,7 +91,7 @@ def build_backbone(recipe: Recipe, shape: tuple[int, ...], statistics: Tensor | 
         flat = rows.flatten(1)
         return MLP(Standardise.of(flat, torch.float32), flat.shape[1], recipe.hidden)
     if recipe.backbone == "convnet":
-        return convnet()
+        return ConvNet()
     backbone = resnet18(recipe.small_stem)
     if recipe.weights is not None:
         load_backbone_weights(backbone, recipe.weights)

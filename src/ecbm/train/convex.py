@@ -6,15 +6,15 @@ multinomial logistic regression (method.md, "Two convex heads"); both objectives
     J_C(W) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|W|²        z = X Wᵀ, X with a column of ones
     J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²
 
-The solver is Newton with conjugate gradients. What makes it fast where a general optimiser is not:
+The solver (:mod:`ecbm.train.newton`) is Newton with conjugate gradients. What makes it fast where a general
+optimiser is not:
 
-- the preconditioner is EK-FAC of the head: the eigenbasis Q of XᵀX/n, in which the diagonal of every Hessian
-  is one matrix product, so that a handful of CG iterations suffice however the features are correlated;
-- Hessian products run in float32, gradients and objectives in float64: the outer Newton loop is then iterative
-  refinement and still reaches the rounding floor of float64;
+- the preconditioner. For concepts it is EK-FAC of the head: the eigenbasis Q of XᵀX/n, in which the diagonal of
+  every Hessian is one matrix product. For labels it is the exact diagonal block of every class;
+- Hessian products run in float32, gradients in float64;
 - concepts that have converged leave the batch, so the cost follows the concepts that are still moving.
 
-scikit-learn's and SciPy's solvers do none of the three: no shared preconditioner over k problems, no weights by
+scikit-learn's and SciPy's solvers do none of these: no shared preconditioner over k problems, no weights by
 (sample, concept), and a gradient tolerance that stops short of what a certificate needs.
 """
 
@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ecbm.errors import EcbmError
+from ecbm.train.newton import NewtonResult, Product, minimise
 
 __all__ = [
     "ConvexSolution",
@@ -40,9 +40,11 @@ __all__ = [
     "with_ones",
 ]
 
-_MAX_NEWTON = 100
-_MAX_CG = 250
-_ARMIJO = 1e-4
+# Exact class blocks cost d/4 Hessian products; beyond this width the shared eigenbasis is the better buy.
+_WIDEST_CLASS_BLOCK = 400
+_CLASS_BLOCK_BYTES = 2**30
+_FELT = 1e-3
+_LARGEST_SHARE_FELT = 0.3
 
 
 def with_ones(features: Tensor) -> Tensor:
@@ -90,92 +92,132 @@ class ConvexSolution:
         return self.parameters[:, -1].contiguous()
 
 
-# -- the two objectives ------------------------------------------------------------------------------------
-
-
 def concept_objective(
     design: Tensor, targets: Tensor, weights: Tensor, parameters: Tensor, l2: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """J_C split by concept: values (k,), gradient (k, d), probabilities (n, k). ``targets`` hold no NaN."""
+) -> tuple[Tensor, Tensor]:
+    """J_C of every concept (k,) and its gradient (k, d). Targets are finite where a weight is not 0."""
     logits = design @ parameters.T
-    probabilities = torch.sigmoid(logits)
-    losses = torch.nn.functional.softplus(logits) - targets * logits
-    values = (weights * losses).sum(0) / len(design) + 0.5 * l2 * parameters.square().sum(1)
-    gradient = (weights * (probabilities - targets)).T @ design / len(design) + l2 * parameters
-    return values, gradient, probabilities
+    targets = torch.where(weights == 0, 0.0, targets.double())
+    losses = (weights * (functional.softplus(logits) - targets * logits)).sum(0) / len(design)
+    gradient = (weights * (torch.sigmoid(logits) - targets)).T @ design / len(design) + l2 * parameters
+    return losses + 0.5 * l2 * parameters.square().sum(1), gradient
 
 
 def label_objective(
     design: Tensor, labels: Tensor, weights: Tensor, parameters: Tensor, l2: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """J_Y: value (), gradient (classes, d), probabilities (n, classes)."""
-    log_probabilities = torch.log_softmax(design @ parameters.T, dim=1)
-    rows = torch.arange(len(labels))
-    value = -(weights * log_probabilities[rows, labels]).sum() / len(design)
-    probabilities = log_probabilities.exp()
-    residual = probabilities.clone()
-    residual[rows, labels] -= 1.0
+) -> tuple[Tensor, Tensor]:
+    """J_Y () and its gradient (classes, d)."""
+    logits = design @ parameters.T
+    losses = functional.cross_entropy(logits, labels, reduction="none")
+    residual = torch.softmax(logits, 1) - functional.one_hot(labels, len(parameters))
     gradient = (weights[:, None] * residual).T @ design / len(design) + l2 * parameters
-    return value + 0.5 * l2 * parameters.square().sum(), gradient, probabilities
+    return (weights * losses).sum() / len(design) + 0.5 * l2 * parameters.square().sum(), gradient
 
 
-# -- conjugate gradients -----------------------------------------------------------------------------------
+class _ConceptProblem:
+    """k independent logistic regressions."""
+
+    together = False
+
+    def __init__(self, design: Tensor, targets: Tensor, weights: Tensor, l2: float, basis: FeatureBasis) -> None:
+        self.design, self.design32, self.l2, self.basis = design, design.float(), l2, basis
+        self.weights = weights.double() / len(design)
+        self.targets = torch.where(weights == 0, 0.0, targets.double())
+
+    def _part(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        if len(rows) == self.weights.shape[1]:
+            return self.weights, self.targets
+        return self.weights[:, rows], self.targets[:, rows]
+
+    def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
+        weights, targets = self._part(rows)
+        return (weights * (torch.sigmoid(logits) - targets)).T @ self.design + self.l2 * parameters
+
+    def slopes(self, logits: Tensor, change: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        weights, targets = self._part(rows)
+        p = torch.sigmoid(logits)
+        weighted = weights * change
+        return (weighted * (p - targets)).sum(0), (weighted * change * p * (1 - p)).sum(0)
+
+    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
+        p = torch.sigmoid(logits)
+        curvature = (self._part(rows)[0] * p * (1 - p)).float()
+        diagonal = self.basis.diagonal(curvature, self.l2)
+
+        def multiply(vector: Tensor, active: Tensor) -> Tensor:
+            part = curvature if len(active) == curvature.shape[1] else curvature[:, active]
+            return (part * (self.design32 @ vector.T)).T @ self.design32 + self.l2 * vector
+
+        def precondition(vector: Tensor, active: Tensor) -> Tensor:
+            return self.basis.precondition(diagonal[active], vector)
+
+        return multiply, precondition
 
 
-class _Product(Protocol):
-    def __call__(self, vector: Tensor, active: Tensor) -> Tensor: ...
+class _LabelProblem:
+    """One multinomial logistic regression; its rows belong together."""
+
+    together = True
+
+    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor, classes: int, l2: float) -> None:
+        self.design, self.design32, self.l2 = design, design.float(), l2
+        self.weights = weights.double()[:, None] / len(design)
+        self.truth = functional.one_hot(labels, classes)
+        self._basis: FeatureBasis | None = None
+
+    def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
+        residual = self.weights * (torch.softmax(logits, 1) - self.truth)
+        return residual.T @ self.design + self.l2 * parameters
+
+    def slopes(self, logits: Tensor, change: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        p = torch.softmax(logits, 1)
+        centred = change - (p * change).sum(1, keepdim=True)
+        return (self.weights * change * (p - self.truth)).sum(0), (self.weights * p * centred * change).sum(0)
+
+    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
+        p64 = torch.softmax(logits, 1)
+        curvature = (self.weights * p64 * (1 - p64)).float()
+        p, weights = p64.float(), self.weights.float()
+
+        def multiply(vector: Tensor, active: Tensor) -> Tensor:
+            image = p * (self.design32 @ vector.T)
+            image -= p * image.sum(1, keepdim=True)
+            return (weights * image).T @ self.design32 + self.l2 * vector
+
+        return multiply, self._preconditioner(curvature)
+
+    def _preconditioner(self, curvature: Tensor) -> Product:
+        classes, width = curvature.shape[1], self.design.shape[1]
+        # A class feels few samples once the model knows most of them; the others are left out of its block.
+        felt = curvature > _FELT * curvature.amax(0)
+        small = width <= _WIDEST_CLASS_BLOCK and 4 * classes * width * width <= _CLASS_BLOCK_BYTES
+        if not small or float(felt.float().mean()) > _LARGEST_SHARE_FELT:
+            self._basis = self._basis or FeatureBasis.of(self.design)
+            basis, diagonal = self._basis, self._basis.diagonal(curvature, self.l2)
+            return lambda vector, active: basis.precondition(diagonal, vector)
+        blocks = torch.empty(classes, width, width)
+        for index in range(classes):
+            rows = felt[:, index].nonzero().flatten()
+            part = self.design32[rows]
+            torch.mm(part.T * curvature[rows, index], part, out=blocks[index])
+        blocks.diagonal(dim1=1, dim2=2).add_(self.l2)
+        factors, status = torch.linalg.cholesky_ex(blocks)
+        if bool((status != 0).any()):  # rounding in float32: a little more of the identity makes it definite
+            largest = blocks.diagonal(dim1=1, dim2=2).amax(1)[:, None]
+            blocks.diagonal(dim1=1, dim2=2).add_(1e-4 * largest)
+            factors = torch.linalg.cholesky(blocks)
+        inverses = torch.cholesky_inverse(factors)
+        return lambda vector, active: torch.bmm(inverses, vector[:, :, None])[:, :, 0]
 
 
-def _conjugate_gradients(
-    multiply: _Product,
-    precondition: Callable[[Tensor, Tensor], Tensor],
-    target: Tensor,
-    tolerance: Tensor,
-    together: bool,
-) -> tuple[Tensor, int]:
-    """Solve H S = target, rows apart (k problems at once) or as one vector, to relative residual ``tolerance``.
-
-    Rows that have reached their tolerance leave the batch.
-    """
-
-    def dot(a: Tensor, b: Tensor) -> Tensor:
-        products = (a * b).sum(1)
-        return products.sum().expand(len(products)) if together else products
-
-    solution = torch.zeros_like(target)
-    active = torch.arange(len(target))
-    residual = target.clone()
-    direction = precondition(residual, active)
-    rho = dot(residual, direction)
-    limit = tolerance * dot(target, target).sqrt()
-    count = 0
-    for _ in range(_MAX_CG):
-        image = multiply(direction, active)
-        count += 1
-        step = (rho / dot(direction, image).clamp_min(1e-38))[:, None]
-        solution[active] += step * direction
-        residual = residual - step * image
-        going = dot(residual, residual).sqrt() > limit[active]
-        if not bool(going.any()):
-            break
-        if not bool(going.all()):
-            active, residual, direction, rho = active[going], residual[going], direction[going], rho[going]
-        preconditioned = precondition(residual, active)
-        following = dot(residual, preconditioned)
-        direction = preconditioned + (following / rho)[:, None] * direction
-        rho = following
-    return solution, count
-
-
-# -- the two solvers ---------------------------------------------------------------------------------------
-
-
-def _check_reached(what: str, gradient_norm: float, tolerance: float) -> None:
-    if not math.isfinite(gradient_norm) or gradient_norm > tolerance:
+def _finish(what: str, result: NewtonResult, objective: Tensor, tolerance: float) -> ConvexSolution:
+    norm = float(result.gradient.norm())
+    if not math.isfinite(norm) or norm > tolerance:
         raise EcbmError(
-            f"the {what} stopped at gradient norm {gradient_norm:.2e}, above the tolerance {tolerance:.1e}; "
+            f"the {what} stopped at gradient norm {norm:.2e}, above the tolerance {tolerance:.1e}; "
             "raise its L2 or the tolerance"
         )
+    return ConvexSolution(result.parameters, norm, float(objective.sum()), result.steps, result.products)
 
 
 def solve_concept_head(
@@ -205,64 +247,11 @@ def solve_concept_head(
     basis
         A kept :class:`FeatureBasis`; any orthonormal basis is right, a fitting one is fast.
     """
-    weights = weights.double()
-    targets = torch.where(weights == 0, 0.0, targets.double())
-    k = targets.shape[1]
-    parameters = design.new_zeros(k, design.shape[1]) if start is None else start.double().clone()
-    basis = basis or FeatureBasis.of(design)
-    design32 = design.float()
-    # Each of k rows may use an equal share of the squared tolerance.
-    share = tolerance / math.sqrt(max(k, 1)) * 0.5
-    values, gradient, probabilities = concept_objective(design, targets, weights, parameters, l2)
-    products = steps = 0
-    for steps in range(1, _MAX_NEWTON + 1):  # noqa: B007
-        norms = gradient.norm(dim=1)
-        rows = (norms > share).nonzero().flatten()
-        if len(rows) == 0:
-            break
-        curvature = weights[:, rows] * probabilities[:, rows] * (1 - probabilities[:, rows]) / len(design)
-        diagonal = basis.diagonal(curvature, l2)
-        curvature32 = curvature.float()
-
-        def multiply(vector: Tensor, active: Tensor, curvature32: Tensor = curvature32) -> Tensor:
-            part = curvature32 if len(active) == curvature32.shape[1] else curvature32[:, active]
-            return (part * (design32 @ vector.T)).T @ design32 + l2 * vector
-
-        def precondition(vector: Tensor, active: Tensor, diagonal: Tensor = diagonal) -> Tensor:
-            return basis.precondition(diagonal[active], vector)
-
-        # Gradients are scaled to unit size so that float32 keeps its range near the optimum; the forcing term
-        # goes down with the gradient, which makes the outer loop superlinear.
-        forcing = norms[rows].sqrt().clamp(1e-4, 0.1).float()
-        forcing = torch.maximum(forcing, (0.1 * share / norms[rows]).float())
-        scaled = (gradient[rows] / norms[rows, None]).float()
-        direction, count = _conjugate_gradients(multiply, precondition, scaled, forcing, together=False)
-        products += count
-        move = -direction.double() * norms[rows, None]
-        slope = (move * gradient[rows]).sum(1)
-        length = torch.ones(len(rows), dtype=torch.float64)
-        part_targets, part_weights = targets[:, rows], weights[:, rows]
-        for _ in range(40):
-            trial = parameters[rows] + length[:, None] * move
-            new_values, new_gradient, new_probabilities = concept_objective(
-                design, part_targets, part_weights, trial, l2
-            )
-            # Near the optimum differences of the objective drown in rounding: there the gradient decides.
-            enough = new_values <= values[rows] + _ARMIJO * length * slope
-            enough |= new_gradient.norm(dim=1) <= 0.5 * norms[rows]
-            if bool(enough.all()):
-                break
-            length = torch.where(enough, length, length * 0.5)
-        better = enough | (new_values <= values[rows])
-        parameters[rows[better]] = trial[better]
-        values[rows[better]] = new_values[better]
-        gradient[rows[better]] = new_gradient[better]
-        probabilities[:, rows[better]] = new_probabilities[:, better]
-        if not bool(better.any()):
-            break
-    norm = float(gradient.norm())
-    _check_reached("concept head", norm, tolerance)
-    return ConvexSolution(parameters, norm, float(values.sum()), steps - 1, products)
+    problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design))
+    first = design.new_zeros(targets.shape[1], design.shape[1]) if start is None else start
+    result = minimise(problem, design, first, tolerance)
+    objective, _ = concept_objective(design, targets, weights, result.parameters, l2)
+    return _finish("concept head", result, objective, tolerance)
 
 
 def solve_label_head(
@@ -274,55 +263,13 @@ def solve_label_head(
     *,
     tolerance: float = 1e-10,
     start: Tensor | None = None,
-    basis: FeatureBasis | None = None,
 ) -> ConvexSolution:
     """Minimise J_Y over the label head: one multinomial logistic regression.
 
     Parameters are as in :func:`solve_concept_head`; ``weights`` is (n,) and ``classes`` the number of classes.
     """
-    weights = weights.double()
-    parameters = design.new_zeros(classes, design.shape[1]) if start is None else start.double().clone()
-    basis = basis or FeatureBasis.of(design)
-    design32 = design.float()
-    value, gradient, probabilities = label_objective(design, labels, weights, parameters, l2)
-    products = steps = 0
-    for steps in range(1, _MAX_NEWTON + 1):  # noqa: B007
-        norm = gradient.norm()
-        if float(norm) <= tolerance:
-            break
-        scale = weights[:, None] / len(design)
-        diagonal = basis.diagonal(scale * probabilities * (1 - probabilities), l2)
-        scale32, p32 = scale.float(), probabilities.float()
-
-        def multiply(vector: Tensor, active: Tensor, scale32: Tensor = scale32, p32: Tensor = p32) -> Tensor:
-            image = p32 * (design32 @ vector.T)
-            image -= p32 * image.sum(1, keepdim=True)
-            return (scale32 * image).T @ design32 + l2 * vector
-
-        def precondition(vector: Tensor, active: Tensor, diagonal: Tensor = diagonal) -> Tensor:
-            return basis.precondition(diagonal, vector)
-
-        forcing = max(min(0.1, math.sqrt(float(norm))), 1e-4, 0.1 * tolerance / float(norm))
-        scaled = (gradient / norm).float()
-        limit = torch.full((classes,), forcing)
-        direction, count = _conjugate_gradients(multiply, precondition, scaled, limit, together=True)
-        products += count
-        move = -direction.double() * norm
-        slope = float((move * gradient).sum())
-        length = 1.0
-        accepted = False
-        for _ in range(40):
-            trial = parameters + length * move
-            new_value, new_gradient, new_probabilities = label_objective(design, labels, weights, trial, l2)
-            accepted = bool(new_value <= value + _ARMIJO * length * slope) or bool(
-                new_gradient.norm() <= 0.5 * norm
-            )
-            if accepted:
-                break
-            length *= 0.5
-        if not accepted:
-            break
-        parameters, value, gradient, probabilities = trial, new_value, new_gradient, new_probabilities
-    reached = float(gradient.norm())
-    _check_reached("label head", reached, tolerance)
-    return ConvexSolution(parameters, reached, float(value), steps - 1, products)
+    problem = _LabelProblem(design, labels, weights, classes, l2)
+    first = design.new_zeros(classes, design.shape[1]) if start is None else start
+    result = minimise(problem, design, first, tolerance)
+    objective, _ = label_objective(design, labels, weights, result.parameters, l2)
+    return _finish("label head", result, objective, tolerance)

@@ -62,7 +62,7 @@ class ConceptBottleneck(nn.Module):
         The positive weight of every concept in the objective (ones unless the recipe asks otherwise).
     low, high
         The logit that stands for "absent" and "present" when a concept is set by hand on a logit bottleneck:
-        the 5th and 95th percentile of the training logits.
+        quartiles of the training logits (``stages.logit_range``).
     provenance
         What it was trained on.
     """
@@ -93,9 +93,9 @@ class ConceptBottleneck(nn.Module):
         self.class_names = tuple(class_names)
         self.recipe = recipe
         self.input_shape = tuple(input_shape)
-        self.register_buffer("positive_weights", positive_weights.double())
-        self.register_buffer("low", low.double())
-        self.register_buffer("high", high.double())
+        self.register_buffer("positive_weights", positive_weights.double().clone())
+        self.register_buffer("low", low.double().clone())
+        self.register_buffer("high", high.double().clone())
         self.provenance = provenance or Provenance()
         self.eval()
 

@@ -24,8 +24,8 @@ class Recipe:
     Parameters
     ----------
     backbone
-        ``"linear"`` (frozen features, standardised with training statistics), ``"mlp"``, ``"convnet"`` (a small
-        residual network for 32–64 px), ``"resnet18"`` (torchvision's parameter names), any ``nn.Module`` that
+        ``"linear"`` (frozen features, standardised with training statistics), ``"mlp"``, ``"convnet"`` (small,
+        for 32–64 px), ``"resnet18"`` (torchvision's parameter names), any ``nn.Module`` that
         maps a batch to feature rows, or ``"auto"`` (linear for feature rows, convnet for pictures).
     regime
         ``"sequential"``: concepts first, then classes on the predicted bottleneck. ``"independent"``: classes on
@@ -41,7 +41,8 @@ class Recipe:
         Weight of positive concept labels: ``None``, ``"balanced"`` (negatives / positives in the training
         split, at most 20), one number, or a mapping from concept names to numbers.
     epochs, batch_size, learning_rate
-        Of the deep stage: Adam with a one-cycle schedule.
+        Of the deep stage: Adam with a one-cycle schedule that peaks at ``learning_rate`` (``None`` takes 1e-2
+        for the convnet and 1e-3 for other backbones).
     patience
         Stop after this many epochs without a better validation objective and keep the best; ``None`` never.
     hidden
@@ -72,7 +73,7 @@ class Recipe:
     pos_weight: str | float | Mapping[str, float] | None = None
     epochs: int = 20
     batch_size: int = 64
-    learning_rate: float = 3e-3
+    learning_rate: float | None = None
     patience: int | None = 5
     hidden: tuple[int, ...] = (256,)
     small_stem: bool = True
@@ -117,6 +118,11 @@ class Recipe:
     def label_regularisation(self) -> float:
         """β, with the default filled in."""
         return self.label_l2 if self.label_l2 is not None else (1e-2 if self.bottleneck == "logits" else 1e-3)
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The learning rate, with the default filled in."""
+        return self.learning_rate or (1e-2 if self.backbone == "convnet" else 1e-3)
 
     def replace(self, **changes: Any) -> Recipe:
         """The same recipe with some fields changed."""

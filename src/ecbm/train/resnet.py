@@ -1,6 +1,6 @@
 """Residual networks with torchvision's parameter names, so that its weight files load.
 
-``resnet18`` is He et al. 2016; ``convnet`` is the same design with three narrow stages, for 32–64 px on a CPU.
+He et al. 2016. Stages, blocks and widths are free: the same class gives small networks for tests and benchmarks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ecbm.errors import InputError
 
-__all__ = ["BasicBlock", "ResNet", "convnet", "load_backbone_weights", "resnet18"]
+__all__ = ["BasicBlock", "ResNet", "load_backbone_weights", "resnet18"]
 
 # The constants torchvision's weights were trained with. They do not depend on the user's data.
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -44,8 +44,9 @@ class BasicBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
-        out = self.relu(self.bn1(self.conv1(x)))
-        return self.relu(self.bn2(self.conv2(out)) + shortcut)
+        out: Tensor = self.relu(self.bn1(self.conv1(x)))
+        joined: Tensor = self.relu(self.bn2(self.conv2(out)) + shortcut)
+        return joined
 
 
 class ResNet(nn.Module):
@@ -58,6 +59,9 @@ class ResNet(nn.Module):
     small_stem
         A 3×3 stride-1 first convolution and no pooling, instead of 7×7 stride 2 and pooling.
     """
+
+    mean: Tensor
+    scale: Tensor
 
     def __init__(self, blocks: Sequence[int], widths: Sequence[int], small_stem: bool) -> None:
         super().__init__()
@@ -86,7 +90,7 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        out = (x - self.mean) / self.scale
+        out: Tensor = (x - self.mean) / self.scale
         out = self.maxpool(self.relu(self.bn1(self.conv1(out))))
         for name in self.stages:
             out = self.get_submodule(name)(out)
@@ -96,11 +100,6 @@ class ResNet(nn.Module):
 def resnet18(small_stem: bool = True) -> ResNet:
     """ResNet-18 without its last layer."""
     return ResNet((2, 2, 2, 2), (64, 128, 256, 512), small_stem)
-
-
-def convnet() -> ResNet:
-    """A small residual network, 16-32-64 channels: about 0.08 million parameters."""
-    return ResNet((1, 1, 1), (16, 32, 64), small_stem=True)
 
 
 def load_backbone_weights(backbone: nn.Module, path: str | Path) -> None:

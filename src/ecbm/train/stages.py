@@ -28,8 +28,6 @@ __all__ = [
     "logit_range",
 ]
 
-_PERCENTILES = (0.05, 0.95)
-
 
 def check_trainable(data: Dataset, recipe: Recipe) -> None:
     """Refuse, before any work, data that cannot be trained on; the message names split, class or concept."""
@@ -102,9 +100,21 @@ def fit_label_head(
     return solution
 
 
-def logit_range(concept_logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits that stand for "absent" and "present": 5th and 95th percentile of the training logits."""
-    low, high = torch.quantile(concept_logits.double(), torch.tensor(_PERCENTILES, dtype=torch.float64), dim=0)
+def logit_range(concept_logits: Tensor, concepts: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits that stand for "absent" and "present" on a logit bottleneck.
+
+    Upper quartile of the training logits where a concept is present, lower quartile where it is absent. Quantiles
+    over all samples (Koh et al. 2020 take the 5th and 95th) would make "present" a negative logit for a concept
+    that fewer than one sample in twenty has. A concept that is never (or always) present takes them all the same.
+    """
+    logits = concept_logits.double()
+    every = torch.quantile(logits, torch.tensor([0.05, 0.95], dtype=torch.float64), dim=0)
+    low, high = every[0].clone(), every[1].clone()
+    for column in range(logits.shape[1]):
+        absent, present = concepts[:, column] < 0.5, concepts[:, column] >= 0.5
+        if bool(absent.any()) and bool(present.any()):
+            low[column] = torch.quantile(logits[absent, column], 0.25)
+            high[column] = torch.quantile(logits[present, column], 0.75)
     return low, high
 
 

@@ -79,7 +79,7 @@ def _fit_deep(
         l2=l2,
         epochs=recipe.epochs,
         batch_size=recipe.batch_size,
-        learning_rate=recipe.learning_rate,
+        learning_rate=recipe.peak_learning_rate,
         patience=recipe.patience,
         seed=recipe.seed,
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
@@ -156,7 +156,7 @@ def train(
     concept_head = concept_head.double()
     with torch.no_grad():
         logits = concept_head(design[:, :-1])
-    low, high = stages.logit_range(logits)
+    low, high = stages.logit_range(logits, train_data.concepts)
     read = with_ones(stages.label_inputs(recipe, logits, train_data.concepts, low, high))
     label = stages.fit_label_head(read, train_data.labels, len(data.class_names), beta, tolerance)
     log |= {

@@ -1,0 +1,169 @@
+"""Newton's method with conjugate gradients for linear models, many independent ones at once or one large one.
+
+A problem is a convex loss of logits Z = X Wᵀ plus (l2/2)|W|². Rows of W are either independent problems (the
+concept head) or belong together (the label head); everything below treats both alike by reducing over rows, or not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["NewtonResult", "Problem", "minimise"]
+
+_MAX_NEWTON = 200
+_MAX_CG = 300
+_MAX_LINE = 20
+
+Product = Callable[[Tensor, Tensor], Tensor]
+"""(vectors, which of the rows they are) → vectors."""
+
+
+class Problem(Protocol):
+    """A convex objective (1/n) Σ_i loss(X Wᵀ) + (l2/2)|W|² over the rows of W."""
+
+    together: bool
+    l2: float
+
+    def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
+        """Gradient of the given rows, float64."""
+        ...
+
+    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
+        """Hessian product and preconditioner of the given rows, float32."""
+        ...
+
+    def slopes(self, logits: Tensor, change: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """First and second derivative of the loss along a change of logits, one a row."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class NewtonResult:
+    """Where the iteration stopped."""
+
+    parameters: Tensor
+    gradient: Tensor
+    steps: int
+    products: int
+
+
+def _reduce(per_row: Tensor, together: bool) -> Tensor:
+    return per_row.sum().expand(len(per_row)) if together else per_row
+
+
+def conjugate_gradients(
+    multiply: Product, precondition: Product, target: Tensor, tolerance: Tensor, together: bool
+) -> tuple[Tensor, int]:
+    """Solve H S = target to relative residual ``tolerance``; rows that have reached it leave the batch."""
+
+    def dot(a: Tensor, b: Tensor) -> Tensor:
+        return _reduce((a * b).sum(1), together)
+
+    solution = torch.zeros_like(target)
+    active = torch.arange(len(target))
+    residual = target.clone()
+    direction = precondition(residual, active)
+    rho = dot(residual, direction)
+    limit = tolerance * dot(target, target).sqrt()
+    count = 0
+    while count < _MAX_CG:
+        image = multiply(direction, active)
+        count += 1
+        step = (rho / dot(direction, image).clamp_min(1e-38))[:, None]
+        solution[active] += step * direction
+        residual = residual - step * image
+        going = dot(residual, residual).sqrt() > limit[active]
+        if not bool(going.any()):
+            break
+        if not bool(going.all()):
+            active, residual, direction, rho = active[going], residual[going], direction[going], rho[going]
+        preconditioned = precondition(residual, active)
+        following = dot(residual, preconditioned)
+        direction = preconditioned + (following / rho)[:, None] * direction
+        rho = following
+    return solution, count
+
+
+def _step_lengths(
+    problem: Problem, logits: Tensor, change: Tensor, parameters: Tensor, move: Tensor, rows: Tensor
+) -> Tensor:
+    """Exact line search along ``move``: the root of the directional derivative, by bracketed Newton.
+
+    It costs no matrix product, since logits are linear in the length. Near the optimum the first trial, length 1,
+    is accepted.
+    """
+
+    def slopes(length: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = problem.slopes(logits + length * change, change, rows)
+        at = parameters + length[:, None] * move
+        first = first + problem.l2 * (at * move).sum(1)
+        second = second + problem.l2 * move.square().sum(1)
+        return _reduce(first, problem.together), _reduce(second, problem.together)
+
+    length = torch.zeros(len(rows), dtype=torch.float64)
+    start, _ = slopes(length)
+    lower, upper = length.clone(), torch.full_like(length, math.inf)
+    length = torch.ones_like(length)
+    for _ in range(_MAX_LINE):
+        slope, curvature = slopes(length)
+        done = slope.abs() <= 0.3 * start.abs()
+        if bool(done.all()):
+            break
+        lower = torch.where(slope < 0, length, lower)
+        upper = torch.where(slope >= 0, length, upper)
+        trial = length - slope / curvature.clamp_min(1e-300)
+        inside = (trial > lower) & (trial < upper)
+        middle = torch.where(upper.isinf(), 2 * length, 0.5 * (lower + upper))
+        length = torch.where(done, length, torch.where(inside, trial, middle))
+    return length
+
+
+def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) -> NewtonResult:
+    """Minimise from ``start`` until the Frobenius norm of the whole gradient is at most ``tolerance``.
+
+    Hessian products are float32 and gradients float64, so the outer loop is also iterative refinement: it reaches
+    the rounding floor of float64. It stops there, whatever the tolerance.
+    """
+    parameters = start.double().clone()
+    every = torch.arange(len(parameters))
+    # Independent rows may each use an equal share of the squared tolerance.
+    share = tolerance if problem.together else 0.5 * tolerance / math.sqrt(max(len(parameters), 1))
+    logits = design @ parameters.T
+    gradient = problem.gradient(logits, parameters, every)
+    steps = products = 0
+    best = float(gradient.norm())
+    stalled = 0
+    while steps < _MAX_NEWTON:
+        norms = _reduce(gradient.square().sum(1), problem.together).sqrt()
+        rows = (norms > share).nonzero().flatten()
+        if len(rows) == 0 or not math.isfinite(float(norms.max())) or stalled >= 5:
+            break
+        norms = norms[rows]
+        multiply, precondition = problem.system(logits[:, rows], rows)
+        # Inexact Newton: the system is solved the better the closer the optimum (superlinear), but never better
+        # than the tolerance asks for. Unit right-hand sides keep float32 within its range.
+        forcing = torch.maximum(norms.sqrt().clamp(1e-4, 0.1), 0.2 * share / norms).clamp_max(0.5).float()
+        scaled = (gradient[rows] / norms[:, None]).float()
+        direction, count = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
+        products += count
+        move = -direction.double() * norms[:, None]
+        change = design @ move.T
+        length = _step_lengths(problem, logits[:, rows], change, parameters[rows], move, rows)
+        parameters[rows] += length[:, None] * move
+        # Logits are recomputed, not updated, where rounding would add up: in the last, small steps.
+        if float(norms.max()) < 1e-3:
+            logits[:, rows] = design @ parameters[rows].T
+        else:
+            logits[:, rows] += length * change
+        gradient[rows] = problem.gradient(logits[:, rows], parameters[rows], rows)
+        steps += 1
+        reached = float(gradient.norm())
+        stalled = 0 if reached < 0.9 * best else stalled + (reached < 1e-6)
+        best = min(best, reached)
+    return NewtonResult(parameters, gradient, steps, products)
