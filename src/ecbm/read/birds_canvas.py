@@ -7,6 +7,7 @@ step of coverage, which is what makes edges smooth without drawing at a higher r
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ __all__ = [
     "smooth_union",
 ]
 
-Array = NDArray[np.float32]
+Array = NDArray[np.floating[Any]]
 Number = NDArray[np.generic] | float
 
 

@@ -186,9 +186,7 @@ def _draw_face(canvas: Canvas, head: Frame, silhouette: Array, choices: Choices)
     canvas.paint(eye, cover(disc(eye.at(0.022, -0.026), 0.026), eye), _PALE)
 
 
-def _finish(
-    canvas: Canvas, picture: Frame, bird: Frame, silhouette: Array, vary: _Variation
-) -> NDArray[np.uint8]:
+def _finish(canvas: Canvas, picture: Frame, bird: Frame, silhouette: Array, vary: _Variation) -> NDArray[np.uint8]:
     """Light from above on the bird, uneven light and grain over all; half of the pictures mirrored."""
     x, y = bird.xy()
     x *= -0.10

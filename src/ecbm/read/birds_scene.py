@@ -51,7 +51,8 @@ def background(size: int, count: int, random: np.random.Generator) -> Array:
     canvas = Canvas(np.broadcast_to(pixels, (3, count, small, small)).astype(np.float32))
 
     def pick(sky: float, foliage: float, water: float, hills: float) -> Array:
-        return np.asarray([sky, foliage, water, hills], np.float32)[kind]
+        chosen: Array = np.asarray([sky, foliage, water, hills], np.float32)[kind]
+        return chosen
 
     for layer in range(2):
         rise = pick(9, 9, 9, 0.12 + 0.5 * layer) + random.uniform(-0.2, 0.15, count)

@@ -182,15 +182,11 @@ def _table(
         return f"<{name}{kind}{align}>{escape(_written(value))}{bar}</{name}>"
 
     aligned = [' class="number"' if number else "" for number in numeric]
-    titles = (
-        f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(headers, aligned, strict=True)
-    )
+    titles = (f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(headers, aligned, strict=True))
     lines = []
     for number, row in enumerate(rows):
         cells = "".join(cell(value, column) for column, value in enumerate(row))
         lines.append(f'<tr class="marked">{cells}</tr>' if number in highlight else f"<tr>{cells}</tr>")
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     head, body = "".join(titles), "".join(lines)
-    return (
-        f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    return f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -95,9 +95,7 @@ def picture_uri(image: Tensor, enlarge: bool = False) -> str:
     ``enlarge`` enlarges a small picture first, more smoothly than browsers do.
     """
     if image.ndim != 3 or image.shape[0] not in (1, 3):
-        raise InputError(
-            f"a picture of shape {tuple(image.shape)}; give (3, height, width) or (1, height, width)"
-        )
+        raise InputError(f"a picture of shape {tuple(image.shape)}; give (3, height, width) or (1, height, width)")
     pixels = image.detach().cpu()
     if pixels.dtype != torch.uint8:
         pixels = (pixels.float().clamp(0, 1) * 255).round().to(torch.uint8)
