@@ -232,10 +232,8 @@ class ConvolutionLayer(Layer):
                 for other_row in range(3):
                     for other_column in range(3):
                         down, right = other_row - row, other_column - column
-                        if down >= 0:
-                            block = shifts[:, :, down, right + 2]
-                        else:
-                            block = shifts[:, :, -down, 2 - right].T
+                        block = shifts[:, :, abs(down), (right if down >= 0 else -right) + 2]
+                        block = block if down >= 0 else block.T
                         unseen_row = _UNSEEN.get(row) if down == 0 else None
                         unseen_column = _UNSEEN.get(column) if right == 0 else None
                         if unseen_row is not None:

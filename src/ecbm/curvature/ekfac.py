@@ -22,6 +22,7 @@ from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock
 from ecbm.curvature.losses import FISHER_TYPES, Fisher, Loss
 from ecbm.curvature.sources import InputSource, Source
 from ecbm.curvature.store import read_file, write_file
+from ecbm.curvature.update import drift_between, update_blocks
 from ecbm.errors import InputError, unknown_name
 
 __all__ = ["EKFAC", "Vector"]
@@ -237,6 +238,82 @@ class EKFAC:
                 )
         return list(needed.values())
 
+    # Following edits
+
+    def update(
+        self,
+        module: nn.Module,
+        inputs: Tensor | InputSource,
+        *,
+        subtract: Loss | None = None,
+        add: Loss | None = None,
+        factors: bool = False,
+        keys: Tensor | None = None,
+    ) -> EKFAC:
+        """The curvature after some terms changed, from a pass over those samples alone.
+
+        Parameters
+        ----------
+        module
+            The model of the fit, unchanged.
+        inputs
+            The samples concerned.
+        subtract
+            Their terms as they were fitted; alone, the samples are removed.
+        add
+            Their new terms; alone, the samples are new. With both, targets or weights change.
+        factors
+            Also update Ω and Γ and turn to their new eigenvectors.
+        keys
+            The samples' keys, if the fit was given any.
+
+        Returns
+        -------
+        EKFAC
+            A new object; ``report()["updates"]`` says by how much the matrix moved. :meth:`drift` and
+            :meth:`measure_drift` compare with a full refit.
+        """
+        self._check_model(module)
+        source = Source(inputs, module)
+        keys = _keys(keys, source, needed=self.settings.fisher == "true")
+        blocks, samples, entry = update_blocks(
+            self.blocks, self.settings, module, source, subtract, add, factors, keys
+        )
+        return replace(self, blocks=tuple(blocks), samples=samples, history=(*self.history, entry))
+
+    def drift(
+        self, refit: EKFAC, vector: Vector | None = None, damping: float = 0.1, *, relative: bool = True
+    ) -> dict[str, Any]:
+        """Distance from ``refit``: |A − B|/|B| in the Frobenius norm, in total and for each layer.
+
+        With ``vector``, also the relative distance of the two solves of it.
+        """
+        if [block.parameters for block in self.blocks] != [block.parameters for block in refit.blocks]:
+            raise InputError("the two curvatures do not cover the same parameters; fit both on one model")
+        report = drift_between(self.blocks, refit.blocks)
+        if vector is not None:
+            mine = self.solve(vector, damping, relative=relative)
+            other = refit.solve(vector, damping, relative=relative)
+            gap = sum(float((mine[name] - other[name]).double().square().sum()) for name in vector)
+            size = sum(float(other[name].double().square().sum()) for name in vector)
+            report["solve"] = (gap / max(size, 1e-300)) ** 0.5
+        return report
+
+    def measure_drift(
+        self, module: nn.Module, inputs: Tensor | InputSource, loss: Loss, *, keys: Tensor | None = None
+    ) -> tuple[dict[str, Any], EKFAC]:
+        """Refit on all of the present data with the same settings; the drift from it, and the refit."""
+        self._check_model(module)
+        options = asdict(self.settings)
+        refit = EKFAC.fit(module, inputs, loss, parameters=self.covered, keys=keys, **options)
+        return self.drift(refit), refit
+
+    def _check_model(self, module: nn.Module) -> None:
+        if fingerprint(module) != self.model_fingerprint:
+            raise InputError(
+                "this curvature belongs to another model (its parameters or buffers differ); fit again"
+            )
+
     # Keeping
 
     def save(self, folder: str | Path) -> None:
@@ -300,9 +377,6 @@ class EKFAC:
             description["model"],
             tuple(description["history"]),
         )
-
-    def with_blocks(self, blocks: Sequence[Block], samples: int, entry: dict[str, Any]) -> EKFAC:
-        return replace(self, blocks=tuple(blocks), samples=samples, history=(*self.history, entry))
 
 
 def _layers_by_name(module: nn.Module) -> dict[str, Any]:

@@ -221,7 +221,7 @@ class FitJob:
                 owner = owners[side, name]
                 if owner == parallel.rank():
                     if side == "right":
-                        matrix, scale = layer.input_sum_matrix(group), count
+                        matrix, scale = layer.input_sum_matrix(group), float(count)
                     else:
                         matrix, scale = layer.output_sum_matrix(group), count * max(positions, 1.0)
                     values, vectors = symmetric_eigen(matrix.div_(scale), layer.dtype)
@@ -281,4 +281,3 @@ class FitJob:
         if self.checkpoint is not None:
             self.checkpoint.finish()
         return [found[name] for name in self.plan.modules]
-
