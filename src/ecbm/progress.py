@@ -31,11 +31,11 @@ def silence(quiet: bool = True) -> None:
 class Bar:
     """A running count; :meth:`advance` also takes figures to show beside it."""
 
-    def __init__(self, title: str, total: int, live: Progress | None, quiet: bool) -> None:
+    def __init__(self, title: str, total: int, live: Progress | None, quiet: bool, done: int = 0) -> None:
         self._title, self._total, self._live, self._quiet = title, total, live, quiet
-        self._done = 0
+        self._done = self._before = done
         self._start = self._last = time.monotonic()
-        self._task = live.add_task(title, total=total, figures="") if live is not None else None
+        self._task = live.add_task(title, total=total, completed=done, figures="") if live is not None else None
 
     def advance(self, steps: int = 1, /, **figures: float) -> None:
         """Count ``steps`` more as done and show ``figures`` (for example ``loss=0.31``)."""
@@ -50,7 +50,7 @@ class Bar:
         elapsed = now - self._start
         if elapsed > _PLAIN_AFTER_SECONDS and now - self._last > _PLAIN_EVERY_SECONDS:
             self._last = now
-            left = elapsed / max(self._done, 1) * (self._total - self._done)
+            left = elapsed / max(self._done - self._before, 1) * (self._total - self._done)
             print(
                 f"{self._title}: {self._done}/{self._total}  {text}  about {left:.0f} s left",
                 file=sys.stderr,
@@ -59,11 +59,14 @@ class Bar:
 
 
 @contextmanager
-def progress(title: str, total: int) -> Iterator[Bar]:
-    """Show progress of ``total`` steps while the block runs. Only the first process of a group prints."""
+def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
+    """Show progress of ``total`` steps while the block runs, ``done`` of which were taken before it.
+
+    Only the first process of a group prints.
+    """
     quiet = _silenced or int(os.environ.get("RANK", "0")) != 0
     if quiet or not sys.stderr.isatty():
-        yield Bar(title, total, None, quiet)
+        yield Bar(title, total, None, quiet, done)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -73,4 +76,4 @@ def progress(title: str, total: int) -> Iterator[Bar]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as live:
-        yield Bar(title, total, live, quiet)
+        yield Bar(title, total, live, quiet, done)

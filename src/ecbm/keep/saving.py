@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
 def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any] | None = None) -> Path:
     """Save a model as a folder; the folder appears whole or not at all.
 
+    Equal models give equal bytes: seconds, which differ from run to run, are left out of the config.
+
     Parameters
     ----------
     model
@@ -53,7 +56,7 @@ def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any
         "concept_names": list(model.concept_names),
         "class_names": list(model.class_names),
         "data_fingerprint": model.provenance.data_fingerprint,
-        "training": model.provenance.training,
+        "training": _without_seconds(model.provenance.training),
         "fingerprint": model.fingerprint,
     }
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -65,8 +68,13 @@ def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
             folder.rename(old / "model")
-            temporary.rename(folder)
-            shutil.rmtree(old)
+            try:
+                temporary.rename(folder)
+            except OSError:
+                (old / "model").rename(folder)
+                raise
+            finally:
+                shutil.rmtree(old)
         else:
             temporary.rename(folder)
         flush_folder(folder.parent)
@@ -76,13 +84,19 @@ def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any
     return folder
 
 
+def _without_seconds(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_seconds(item) for key, item in value.items() if not key.endswith("seconds")}
+    return [_without_seconds(item) for item in value] if isinstance(value, list) else value
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / _CONFIG
     if not path.is_file():
         raise InputError(f"{folder}: not a saved model (no {_CONFIG})")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not isinstance(config, dict) or config.get("format") != "ecbm-model":
         raise InputError(f"{path}: not the config of an ecbm model")
@@ -131,10 +145,12 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
     try:
         recipe = Recipe.from_dict(config["recipe"], backbone).replace(weights=None)
         shape = tuple(config["input_shape"])
-        fresh = build_backbone(recipe, shape)
+        with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: the caller's seed is not used up
+            fresh = build_backbone(recipe, shape)
         width = feature_width(fresh, shape)
-    except (InputError, TypeError, RuntimeError) as error:
-        raise InputError(f"{folder / _CONFIG}: recipe cannot be built ({str(error).splitlines()[0]})") from None
+    except (InputError, TypeError, AttributeError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{folder / _CONFIG}: recipe cannot be built ({reason})") from None
     k, classes = len(config["concept_names"]), len(config["class_names"])
     nothing = torch.zeros(k, dtype=torch.float64)
     model = ConceptBottleneck(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,7 +19,10 @@ from ecbm.errors import EcbmError
 __all__ = ["main"]
 
 app = typer.Typer(
-    help="Editable concept bottleneck models: train, look, correct.", no_args_is_help=True, rich_markup_mode="rich"
+    help="Editable concept bottleneck models: train, look, correct.",
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
 )
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -46,11 +50,13 @@ def _version(show: bool) -> None:
 
 @app.callback()
 def _top(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()
@@ -110,12 +116,27 @@ def describe(
 
 def main() -> None:
     """Entry point of the ``ecbm`` command."""
+    # Not typer's own handling of errors: it draws a box of several lines around a wrong option.
     try:
-        app(standalone_mode=True)
+        status = app(standalone_mode=False)
     except EcbmError as error:
-        message = " ".join(str(error).split())
-        print(f"ecbm: {message}", file=sys.stderr)
-        sys.exit(2)
+        _stop(str(error))
+    except BrokenPipeError:
+        # The reader of our output has left (``| head``); its closing must not be reported a second time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        _stop(f"{error.filename or 'the system'}: {error.strerror or error}")
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # what typer raises for a wrong option or command
+            raise
+        _stop(f"{error.format_message().rstrip('.')}; see 'ecbm --help'")
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _stop(message: str) -> NoReturn:
+    print(f"ecbm: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from ecbm.errors import InputError
 from ecbm.read.birds import birds
 from ecbm.read.dataset import Dataset
 from ecbm.show.page import Badge, Card, ConceptBar, Page
@@ -178,13 +180,26 @@ def _metrics_table(metrics: dict[str, Any]) -> Table:
     return table
 
 
-def run_demo(folder: Path, console: Console, seed: int = 0) -> dict[str, Any]:
+def _require_writable(folder: Path) -> None:
+    """Refuse a folder that cannot take the page before a minute of work, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: the page cannot be written there ({error.strerror})") from None
+
+
+def run_demo(
+    folder: Path, console: Console, seed: int = 0, *, samples: int = _SAMPLES, epochs: int = _EPOCHS
+) -> dict[str, Any]:
     """Run the demo, print what happens, write ``index.html`` to ``folder``; returns the figures."""
     started = time.monotonic()
-    console.print(f"[bold]1[/bold] Drawing {_SAMPLES} birds")
-    data = birds(n=_SAMPLES, seed=seed)
-    console.print(f"[bold]2[/bold] Training a concept bottleneck ({_EPOCHS} epochs, then both heads exactly)")
-    model = train(data, Recipe(backbone="convnet", epochs=_EPOCHS, seed=seed))
+    _require_writable(folder)
+    console.print(f"[bold]1[/bold] Drawing {samples} birds")
+    data = birds(n=samples, seed=seed)
+    console.print(f"[bold]2[/bold] Training a concept bottleneck ({epochs} epochs, then both heads exactly)")
+    model = train(data, Recipe(backbone="convnet", epochs=epochs, seed=seed))
     training = model.provenance.training
     test = data.split("test")
     metrics = evaluate(model, test)

@@ -102,8 +102,12 @@ def feature_width(backbone: nn.Module, shape: tuple[int, ...]) -> int:
     """Number of features a backbone gives, found by one trial input."""
     was_training = backbone.training
     backbone.eval()
-    with torch.no_grad():
-        out = backbone(torch.zeros(1, *shape))
+    try:
+        with torch.no_grad():
+            out = backbone(torch.zeros(1, *shape))
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"the backbone cannot take a float32 input of shape {shape} ({reason})") from None
     backbone.train(was_training)
     if not isinstance(out, Tensor) or out.ndim != 2:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

@@ -49,20 +49,24 @@ class Checkpoint:
             with safe_open(self.path, framework="pt") as file:
                 header = json.loads((file.metadata() or {})["checkpoint"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, KeyError, ValueError, OSError) as error:
+            identity, history, (value, epoch) = header["identity"], header["history"], header["best"]
+        except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
             raise InputError(f"{self.path}: not a training checkpoint ({error}); delete it to start over") from None
-        if header["identity"] != self.identity:
+        if identity != self.identity:
             raise InputError(f"{self.path}: is of another training (recipe or data differ); choose another file")
 
         def part(prefix: str) -> dict[str, Tensor]:
             return {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
 
-        module.load_state_dict(part("module/"))
+        expected, found = module.state_dict(), part("module/")
+        shapes = {name: value.shape for name, value in expected.items()}
+        if {name: value.shape for name, value in found.items()} != shapes:
+            raise InputError(f"{self.path}: is of another training (the backbone differs); choose another file")
+        module.load_state_dict(found)
         slots: dict[int, dict[str, Tensor]] = {}
         for name, value in part("optimiser/").items():
             index, slot = name.split("/")
             slots.setdefault(int(index), {})[slot] = value
         state = optimiser.state_dict()
         optimiser.load_state_dict({"state": slots, "param_groups": state["param_groups"]})
-        value, epoch = header["best"]
-        return header["history"], (value, epoch, part("best/"))
+        return history, (value, epoch, part("best/"))

@@ -211,6 +211,7 @@ class _LabelProblem:
 
 
 def _finish(what: str, result: NewtonResult, objective: Tensor, tolerance: float) -> ConvexSolution:
+    """Refuse a result that is not as good as asked."""
     norm = float(result.gradient.norm())
     if not math.isfinite(norm) or norm > tolerance:
         raise EcbmError(
@@ -227,6 +228,7 @@ def solve_concept_head(
     l2: float,
     *,
     tolerance: float = 1e-10,
+    accept: float | None = None,
     start: Tensor | None = None,
     basis: FeatureBasis | None = None,
 ) -> ConvexSolution:
@@ -242,6 +244,8 @@ def solve_concept_head(
         α, on weights and bias alike; must be positive.
     tolerance
         Bound on the Frobenius norm of the gradient over all k heads.
+    accept
+        Where rounding stops the iteration above ``tolerance``, a gradient norm that is still accepted.
     start
         (k, d) parameters to start from; zeros otherwise.
     basis
@@ -251,7 +255,7 @@ def solve_concept_head(
     first = design.new_zeros(targets.shape[1], design.shape[1]) if start is None else start
     result = minimise(problem, design, first, tolerance)
     objective, _ = concept_objective(design, targets, weights, result.parameters, l2)
-    return _finish("concept head", result, objective, tolerance)
+    return _finish("concept head", result, objective, accept or tolerance)
 
 
 def solve_label_head(
@@ -262,6 +266,7 @@ def solve_label_head(
     l2: float,
     *,
     tolerance: float = 1e-10,
+    accept: float | None = None,
     start: Tensor | None = None,
 ) -> ConvexSolution:
     """Minimise J_Y over the label head: one multinomial logistic regression.
@@ -272,4 +277,4 @@ def solve_label_head(
     first = design.new_zeros(classes, design.shape[1]) if start is None else start
     result = minimise(problem, design, first, tolerance)
     objective, _ = label_objective(design, labels, weights, result.parameters, l2)
-    return _finish("label head", result, objective, tolerance)
+    return _finish("label head", result, objective, accept or tolerance)

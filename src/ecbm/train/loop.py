@@ -44,11 +44,15 @@ def _learning_rate(peak: float, progress_share: float) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * (progress_share - warm) / (1 - warm)))
 
 
+def _epoch_seed(seed: int, epoch: int) -> int:
+    return (seed * 1_000_003 + epoch) % 2**63
+
+
 def _batches(count: int, size: int, seed: int, epoch: int) -> list[Tensor]:
-    """Shuffled batches of one epoch. A last batch of one sample joins its neighbour: BatchNorm needs two."""
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    """Shuffled batches of one epoch. A short last one joins its neighbour: BatchNorm needs two a process."""
+    generator = torch.Generator().manual_seed(_epoch_seed(seed, epoch))
     parts = list(torch.randperm(count, generator=generator).split(size))
-    if len(parts) > 1 and len(parts[-1]) <= parallel.world_size():
+    if len(parts) > 1 and len(parts[-1]) < 2 * parallel.world_size():
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
 
@@ -140,13 +144,14 @@ def fit(
     if state is not None:
         history, best = state
     count, total = len(inputs), epochs * len(_batches(len(inputs), batch_size, seed, 0))
-    with progress(title, epochs) as bar:
-        bar.advance(len(history))
+    with progress(title, epochs, len(history)) as bar, torch.random.fork_rng(devices=[]):
         for epoch in range(len(history), epochs):
             if patience is not None and best is not None and epoch - 1 - best[1] >= patience:
                 break
             epoch_started = time.monotonic()
             module.train()
+            # Dropout and the like draw from the global generator: seeded anew so that resuming changes nothing.
+            torch.manual_seed(_epoch_seed(seed, epoch) + parallel.rank())
             batches = _batches(count, batch_size, seed, epoch)
             summed = torch.zeros(())
             for position, whole in enumerate(batches):

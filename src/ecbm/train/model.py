@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -116,7 +115,15 @@ class ConceptBottleneck(nn.Module):
         try:
             return self.concept_names.index(name)
         except ValueError:
-            raise unknown_name("concept", name, [*self.concept_names, *self.groups]) from None
+            raise unknown_name("concept", name, self.concept_names) from None
+
+    def recipe_for(self, concept_names: Sequence[str]) -> Recipe:
+        """The recipe under other concept names: positive weights given by name follow the names that are left."""
+        chosen = self.recipe.pos_weight
+        if not isinstance(chosen, Mapping):
+            return self.recipe
+        kept = {name: value for name, value in chosen.items() if name in concept_names}
+        return self.recipe.replace(pos_weight=kept)
 
     @property
     def device(self) -> torch.device:
@@ -140,11 +147,15 @@ class ConceptBottleneck(nn.Module):
     # -- predictions, in evaluation mode and without gradients ---------------------------------------------
 
     def _batches(self, x: Tensor | Inputs | Any) -> Iterator[Tensor]:
-        if isinstance(x, np.ndarray):
+        if not isinstance(x, Tensor) and not hasattr(x, "take"):
+            x = torch.as_tensor(x)
+        elif isinstance(x, np.ndarray):
             x = torch.from_numpy(x)
+        shape = tuple(x.shape[1:] if isinstance(x, Tensor) else x.shape)
+        if shape != self.input_shape:
+            hint = "; one input still needs a batch: x[None]" if tuple(x.shape) == self.input_shape else ""
+            raise InputError(f"inputs have shape {shape}, the model expects {self.input_shape}{hint}")
         if isinstance(x, Tensor):
-            if x.shape[1:] != self.input_shape:
-                raise InputError(f"inputs have shape {tuple(x.shape[1:])}, the model expects {self.input_shape}")
             if x.dtype == torch.uint8:
                 x = x.float() / 255
             for part in x.split(_BATCH):
@@ -194,14 +205,23 @@ class ConceptBottleneck(nn.Module):
             if isinstance(value, str):
                 if name not in groups:
                     raise unknown_name("concept group", name, groups)
+                if groups[name] == (name,):
+                    raise InputError(f"intervention on {name!r}: it has no named values; give a number in [0, 1]")
                 values = {member: member[len(name) :].lstrip(":=") for member in groups[name]}
                 if value not in values.values():
                     raise unknown_name(f"value of group {name!r}", value, values.values())
                 for member, short in values.items():
                     resolved[self.concept_index(member)] = torch.full((count,), float(short == value)).double()
                 continue
+            if name in groups and name not in self.concept_names:
+                raise InputError(f"{name!r} is a group: set it to one of its values, or set {groups[name][0]!r}")
             column = self.concept_index(name)
-            numbers = torch.as_tensor(value, dtype=torch.float64).expand(count)
+            try:
+                numbers = torch.as_tensor(value, dtype=torch.float64).expand(count)
+            except (TypeError, ValueError, RuntimeError):
+                raise InputError(
+                    f"intervention on {name!r}: expected one number or one for each of {count} samples"
+                ) from None
             if bool(((numbers < 0) | (numbers > 1) | numbers.isnan()).any()):
                 raise InputError(f"intervention on {name!r}: values must lie in [0, 1], got {value!r}")
             resolved[column] = numbers
@@ -231,13 +251,6 @@ class ConceptBottleneck(nn.Module):
 
     # -- as a value ----------------------------------------------------------------------------------------
 
-    def with_heads(self, concept_head: nn.Linear | None = None, label_head: nn.Linear | None = None) -> Any:
-        """A copy with other heads."""
-        other = copy.deepcopy(self)
-        other.concept_head = concept_head or other.concept_head
-        other.label_head = label_head or other.label_head
-        return other
-
     @property
     def fingerprint(self) -> str:
         """Hexadecimal digest of names, recipe and every parameter and buffer."""
@@ -245,5 +258,6 @@ class ConceptBottleneck(nn.Module):
         total.update(repr((self.concept_names, self.class_names, sorted(self.recipe.to_dict().items()))).encode())
         for name, value in sorted(self.state_dict().items()):
             total.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
-            total.update(value.detach().cpu().contiguous().numpy().tobytes())
+            # Viewed as bytes: NumPy knows no bfloat16.
+            total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
         return total.hexdigest()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import os
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from torch import nn
@@ -15,6 +18,30 @@ __all__ = ["BACKBONES", "BOTTLENECKS", "REGIMES", "Recipe"]
 BACKBONES = ("auto", "linear", "mlp", "convnet", "resnet18")
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
+
+
+def _positive(name: str, value: Any) -> float:
+    if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+        raise InputError(f"Recipe: {name} must be a positive number, got {value!r}")
+    return float(value)
+
+
+def _whole(name: str, value: Any, smallest: int = 1) -> int:
+    if not isinstance(value, Integral) or int(value) < smallest:
+        raise InputError(f"Recipe: {name} must be a whole number of at least {smallest}, got {value!r}")
+    return int(value)
+
+
+def _checked_positive_weight(setting: Any) -> str | float | dict[str, float] | None:
+    if setting is None:
+        return None
+    if isinstance(setting, str):
+        if setting == "balanced":
+            return setting
+        raise unknown_name("pos_weight", setting, ["balanced"], "Recipe")
+    if isinstance(setting, Mapping):
+        return {str(name): _positive(f"pos_weight of {name!r}", value) for name, value in setting.items()}
+    return _positive("pos_weight", setting)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,33 +104,42 @@ class Recipe:
     patience: int | None = 5
     hidden: tuple[int, ...] = (256,)
     small_stem: bool = True
-    weights: str | None = None
+    weights: str | os.PathLike[str] | None = None
     resolve_concept_head: bool = True
     head_tolerance: float = 1e-10
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.backbone, str | nn.Module):
+            raise InputError(f"Recipe: backbone must be a name or an nn.Module, got {self.backbone!r}")
         if isinstance(self.backbone, str) and self.backbone not in BACKBONES:
             raise unknown_name("backbone", self.backbone, BACKBONES, "Recipe")
         if self.regime not in REGIMES:
             raise unknown_name("regime", self.regime, REGIMES, "Recipe")
         if self.bottleneck not in BOTTLENECKS:
             raise unknown_name("bottleneck", self.bottleneck, BOTTLENECKS, "Recipe")
-        if isinstance(self.pos_weight, str) and self.pos_weight != "balanced":
-            raise unknown_name("pos_weight", self.pos_weight, ["balanced"], "Recipe")
-        if isinstance(self.pos_weight, int | float) and not self.pos_weight > 0:
-            raise InputError(f"Recipe: pos_weight must be positive, got {self.pos_weight!r}")
-        for name in ("concept_l2", "label_l2", "joint_weight", "learning_rate", "head_tolerance"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"Recipe: {name} must be positive, got {value!r}")
-        for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InputError(f"Recipe: {name} must be a whole number of at least 1, got {value!r}")
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        if not self.hidden or min(self.hidden) < 1:
-            raise InputError(f"Recipe: hidden needs positive layer widths, got {self.hidden!r}")
+        # Numbers of other libraries become Python's: a recipe is written as JSON and compared by what it prints.
+        self._put("pos_weight", _checked_positive_weight(self.pos_weight))
+        for name in ("concept_l2", "label_l2", "learning_rate"):
+            self._put(name, None if getattr(self, name) is None else _positive(name, getattr(self, name)))
+        for name in ("joint_weight", "head_tolerance"):
+            self._put(name, _positive(name, getattr(self, name)))
+        for name in ("epochs", "batch_size"):
+            self._put(name, _whole(name, getattr(self, name)))
+        self._put("patience", None if self.patience is None else _whole("patience", self.patience))
+        self._put("seed", _whole("seed", self.seed, smallest=0))
+        if self.seed >= 2**63:
+            raise InputError(f"Recipe: seed must be below 2**63, got {self.seed}")
+        if not self.hidden:
+            raise InputError("Recipe: hidden needs at least one layer width")
+        self._put("hidden", tuple(_whole("hidden", width) for width in self.hidden))
+        if self.weights is not None:
+            if self.backbone != "resnet18":
+                raise InputError("Recipe: weights= is for backbone='resnet18' only")
+            self._put("weights", os.fspath(self.weights))
+
+    def _put(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     @property
     def is_linear(self) -> bool:

@@ -5,6 +5,7 @@ He et al. 2016. Stages, blocks and widths are free: the same class gives small n
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -102,7 +103,7 @@ def resnet18(small_stem: bool = True) -> ResNet:
     return ResNet((2, 2, 2, 2), (64, 128, 256, 512), small_stem)
 
 
-def load_backbone_weights(backbone: nn.Module, path: str | Path) -> None:
+def load_backbone_weights(backbone: nn.Module, path: str | os.PathLike[str]) -> None:
     """Load a weight file into a fresh backbone; the classifier ``fc.*`` of a full network is left out.
 
     ``.safetensors`` is preferred. torchvision's own files are state dicts in PyTorch's format: these are read
@@ -117,11 +118,16 @@ def load_backbone_weights(backbone: nn.Module, path: str | Path) -> None:
         else:
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{path}: not a readable weight file ({reason})") from None
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"{path}: holds no state dict (tensors by parameter name)")
     expected = backbone.state_dict()
     state = {name: value for name, value in state.items() if not name.startswith("fc.")}
-    for name in expected.keys() | state.keys():
+    # Files of older PyTorch, torchvision's among them, do not count the batches; training starts its own count.
+    counters = {name: value for name, value in expected.items() if name.endswith("num_batches_tracked")}
+    state = counters | state
+    for name in sorted(expected.keys() | state.keys()):
         if name not in state or name not in expected:
             side = "lacks" if name not in state else "has an extra"
             raise InputError(f"{path}: {side} parameter {name!r}; expected a ResNet of the same shape")
@@ -130,4 +136,6 @@ def load_backbone_weights(backbone: nn.Module, path: str | Path) -> None:
                 f"{path}: {name!r} has shape {tuple(state[name].shape)}, "
                 f"expected {tuple(expected[name].shape)}; is small_stem set as in the file?"
             )
+        if not bool(torch.isfinite(state[name]).all()):
+            raise InputError(f"{path}: {name!r} contains NaN or infinity")
     backbone.load_state_dict(state)

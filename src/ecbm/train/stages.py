@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,8 +35,11 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
     sizes = data.split_sizes
     if "train" not in sizes:
         raise InputError(f"the train split is empty (splits: {', '.join(sizes) or 'none'}); nothing to train on")
-    if "val" not in sizes and not recipe.is_linear and recipe.patience is not None:
+    stops_early = recipe.patience is not None and (not recipe.is_linear or recipe.regime == "joint")
+    if stops_early and "val" not in sizes:
         raise InputError("the val split is empty; early stopping needs it: add one or set patience=None")
+    if stops_early and recipe.regime != "joint" and bool(data.split("val").concepts.isnan().all()):
+        raise InputError("the val split has no concept label; early stopping needs some, or set patience=None")
     train = data.split("train")
     counts = torch.bincount(train.labels, minlength=len(data.class_names))
     for name, count in zip(data.class_names, counts.tolist(), strict=True):
@@ -56,7 +60,10 @@ def extract_features(backbone: nn.Module, inputs: Inputs, batch_size: int = 512)
     with torch.no_grad():
         for start in range(share.start, share.stop, batch_size):
             parts.append(backbone(inputs.take(range(start, min(start + batch_size, share.stop)))))
-    return parallel.gather_rows(torch.cat(parts), len(inputs))
+        if not parts:  # more processes than samples
+            parts.append(backbone(inputs.take([0]))[:0])
+    rows = torch.cat(parts)
+    return parallel.gather_rows(rows if rows.dtype == torch.float64 else rows.float(), len(inputs))
 
 
 def fit_concept_head(
@@ -107,15 +114,17 @@ def logit_range(concept_logits: Tensor, concepts: Tensor) -> tuple[Tensor, Tenso
     over all samples (Koh et al. 2020 take the 5th and 95th) would make "present" a negative logit for a concept
     that fewer than one sample in twenty has. A concept that is never (or always) present takes them all the same.
     """
-    logits = concept_logits.double()
-    every = torch.quantile(logits, torch.tensor([0.05, 0.95], dtype=torch.float64), dim=0)
-    low, high = every[0].clone(), every[1].clone()
-    for column in range(logits.shape[1]):
-        absent, present = concepts[:, column] < 0.5, concepts[:, column] >= 0.5
-        if bool(absent.any()) and bool(present.any()):
-            low[column] = torch.quantile(logits[absent, column], 0.25)
-            high[column] = torch.quantile(logits[present, column], 0.75)
-    return low, high
+    # NumPy's quantile: torch's refuses more than 16 million values.
+    logits, known = concept_logits.double().numpy(), concepts.numpy()
+    low, high = np.empty(logits.shape[1]), np.empty(logits.shape[1])
+    for column, values in enumerate(logits.T):
+        absent, present = known[:, column] < 0.5, known[:, column] >= 0.5
+        if absent.any() and present.any():
+            low[column] = np.quantile(values[absent], 0.25)
+            high[column] = np.quantile(values[present], 0.75)
+        else:
+            low[column], high[column] = np.quantile(values, [0.05, 0.95])
+    return torch.from_numpy(low), torch.from_numpy(high)
 
 
 def fill_missing(concepts: Tensor) -> Tensor:

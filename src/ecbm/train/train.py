@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm import parallel
+from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
@@ -89,6 +90,19 @@ def _fit_deep(
     return deep, result
 
 
+def _checkpoint_file(given: str | Path | None) -> Path | None:
+    if given is None:
+        return None
+    path = Path(given)
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; checkpoint= names a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: the checkpoint cannot be written there ({error.strerror})") from None
+    return path
+
+
 def train(
     data: Dataset,
     recipe: Recipe | None = None,
@@ -130,6 +144,8 @@ def train(
     positive = positive_weights(train_data, recipe)
     terms = concept_terms(train_data.concepts, positive)
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
+    deep_stage = not recipe.is_linear or recipe.regime == "joint"
+    path = _checkpoint_file(checkpoint) if deep_stage else None
     log: dict[str, Any] = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
@@ -137,16 +153,14 @@ def train(
         backbone = build_backbone(recipe, tuple(data.inputs.shape), statistics)
         if start is not None:
             backbone = copy.deepcopy(start.backbone)
-        joint = recipe.regime == "joint"
         concept_head: nn.Linear | None = None
-        if not recipe.is_linear or joint:
-            path = Path(checkpoint) if checkpoint is not None else None
+        if deep_stage:
             deep, result = _fit_deep(data, recipe, backbone, positive, path)
             backbone, concept_head = deep.backbone, deep.concept_head
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
     design = with_ones(stages.extract_features(backbone, train_data.inputs))
     # The joint objective couples the two heads: solving the concept head for J_C alone would leave its minimum.
-    if concept_head is None or (recipe.resolve_concept_head and not joint):
+    if concept_head is None or (recipe.resolve_concept_head and recipe.regime != "joint"):
         concept_start = None
         if concept_head is not None:
             concept_start = torch.cat([concept_head.weight, concept_head.bias[:, None]], dim=1).detach()
@@ -165,8 +179,8 @@ def train(
         "head_tolerance": tolerance,
         "seconds": time.monotonic() - started,
     }
-    if checkpoint is not None and parallel.rank() == 0:
-        Path(checkpoint).unlink(missing_ok=True)
+    if path is not None and parallel.rank() == 0:
+        path.unlink(missing_ok=True)
     return ConceptBottleneck(
         backbone,
         concept_head,

@@ -9,11 +9,11 @@ import torch
 from sklearn.metrics import f1_score, roc_auc_score
 from torch import Tensor
 
-from ecbm.errors import InputError
+from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["align_concepts", "concept_metrics", "evaluate", "expected_calibration_error"]
+__all__ = ["align_concepts", "align_labels", "concept_metrics", "evaluate", "expected_calibration_error"]
 
 
 def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
@@ -38,6 +38,14 @@ def align_concepts(model: ConceptBottleneck, data: Dataset) -> Tensor:
     if model.concept_names == data.concept_names:
         return data.concepts
     return data.concepts[:, [data.concept_index(name) for name in model.concept_names]]
+
+
+def align_labels(model: ConceptBottleneck, data: Dataset) -> Tensor:
+    """The dataset's class labels as the model numbers its classes."""
+    for name in data.class_names:
+        if name not in model.class_names:
+            raise unknown_name("class", name, model.class_names, "the data has a class the model does not know")
+    return torch.tensor([model.class_names.index(name) for name in data.class_names])[data.labels]
 
 
 def _mean(values: list[float]) -> float:
@@ -80,11 +88,7 @@ def evaluate(model: ConceptBottleneck, data: Dataset) -> dict[str, Any]:
     """
     if len(data) == 0:
         raise InputError("the dataset to evaluate on is empty")
-    for name in data.class_names:
-        if name not in model.class_names:
-            raise InputError(f"class {name!r} of the data is unknown to the model; classes must agree")
-    to_model = torch.tensor([model.class_names.index(name) for name in data.class_names])
-    labels = to_model[data.labels]
+    labels = align_labels(model, data)
     logits = model.concept_logits(data.inputs).cpu()
     probabilities, truth = torch.sigmoid(logits), align_concepts(model, data)
     classes = model.classify(logits.to(model.device)).cpu()

@@ -14,7 +14,7 @@ from torch import Tensor
 from ecbm.errors import unknown_name
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
-from ecbm.verify.evaluate import align_concepts
+from ecbm.verify.evaluate import align_concepts, align_labels
 
 __all__ = ["POLICIES", "group_order", "intervention_curve"]
 
@@ -92,7 +92,7 @@ def intervention_curve(
     steps
         Number of groups at which to stop; all of them by default.
     """
-    truth = align_concepts(model, data)
+    truth, labels = align_concepts(model, data), align_labels(model, data)
     logits = model.concept_logits(data.inputs).cpu()
     order = group_order(model, logits, policy, seed)
     values = model.bottleneck_from(logits).clone()
@@ -104,7 +104,7 @@ def intervention_curve(
 
     def accuracy() -> float:
         with torch.no_grad():
-            return float((model.label_head(values).argmax(1) == data.labels).double().mean())
+            return float((model.label_head(values).argmax(1) == labels).double().mean())
 
     curve = [accuracy()]
     for step in range(len(model.groups) if steps is None else min(steps, len(model.groups))):
