@@ -140,7 +140,7 @@ def _curvlinops(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], So
 
     def solver(operator: Any) -> Solve:
         n = len(problem.inputs)
-        inverse = KFACInverseLinearOperator(operator, damping=DAMPING * n)
+        inverse = KFACInverseLinearOperator(operator, damping=DAMPING * n, use_exact_damping=True)
 
         def solve(vector: dict[str, Tensor]) -> dict[str, Tensor]:
             parts = inverse @ [vector[name] for name in problem.layers]
@@ -158,9 +158,13 @@ def _nngeometry(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], So
 
     module = problem.module
     layers = LayerCollection()
+    places_of = {}
     for name, part in module.named_modules():
         if isinstance(part, nn.Linear | nn.Conv2d):
+            known = set(layers.layers)
             layers.add_layer_from_model(module, part)
+            (added,) = set(layers.layers) - known
+            places_of[added] = name
     data = torch.utils.data.TensorDataset(problem.inputs, problem.targets)
     loader = torch.utils.data.DataLoader(data, BATCH)
 
@@ -174,20 +178,13 @@ def _nngeometry(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], So
         return matrix
 
     def solver(matrix: Any) -> Solve:
-        modules = dict(module.named_modules())
-
         def solve(vector: dict[str, Tensor]) -> dict[str, Tensor]:
             entries, places = {}, {}
-            for layer_id in layers.layers:
-                name = layer_id.rsplit(".", 1)[0] if layer_id.rsplit(".", 1)[0] in modules else layer_id
-                name = next(n for n in modules if layer_id.startswith(n + ".") and isinstance(
-                    modules[n], nn.Linear | nn.Conv2d))
+            for layer_id, name in places_of.items():
                 keys = [key for key in (f"{name}.weight", f"{name}.bias") if key in vector]
                 entries[layer_id], places[layer_id] = tuple(vector[key] for key in keys), keys
             answer = matrix.solvePVec(PVector(layers, dict_repr=entries), regul=DAMPING).to_dict()
-            return {
-                key: part for layer_id, keys in places.items() for key, part in zip(keys, answer[layer_id])
-            }
+            return {key: part for layer_id, keys in places.items() for key, part in zip(keys, answer[layer_id])}
 
         return solve
 
@@ -254,13 +251,7 @@ def _kronfluence(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], S
 
 
 def _pydvl(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], Solve]]:
-    import inspect
-
-    from pydvl.influence.torch import EkfacInfluence
-
-    if "loss" not in inspect.signature(EkfacInfluence.__init__).parameters:
-        raise CannotError("its EK-FAC is for cross-entropy only; the task is BCE over several concepts")
-    raise CannotError("no adapter for this version")
+    raise CannotError("its EkfacInfluence takes cross-entropy and Linear layers only; the task is BCE")
 
 
 METHODS: dict[str, Method] = {

@@ -18,7 +18,7 @@ from ecbm import parallel
 __all__ = ["Accumulator", "cut"]
 
 _MAXIMUM_BATCHES = 16
-_MINIMUM_BLOCKS = 4
+_MINIMUM_BLOCKS = 4  # so that up to four processes have work even on small data
 
 
 def cut(samples: int, batch_size: int) -> list[list[range]]:
