@@ -11,7 +11,7 @@ optimiser is not:
 
 - the preconditioner. For concepts it is EK-FAC of the head: the eigenbasis Q of XᵀX/n, in which the diagonal of
   every Hessian is one matrix product. For labels it is the exact diagonal block of every class;
-- Hessian products run in float32, gradients in float64;
+- Hessian products run in float32 for as long as that helps, gradients in float64;
 - concepts that have converged leave the batch, so the cost follows the concepts that are still moving.
 
 scikit-learn's and SciPy's solvers do none of these: no shared preconditioner over k problems, no weights by
@@ -65,12 +65,28 @@ class FeatureBasis:
         _, vectors = torch.linalg.eigh(design.T @ design / len(design))
         return cls(vectors.float(), (design.float() @ vectors.float()).square_())
 
+    def for_rows(self, rows: tuple[Tensor, Tensor], design: Tensor) -> FeatureBasis:
+        """The same basis for other samples: ``rows`` pairs old and new rows of those that stay.
+
+        Where standardisation moved a little with the samples, the kept squares are off by as little: a
+        preconditioner may be.
+        """
+        old, new = rows
+        if len(design) == len(self.squared) == len(old) and torch.equal(old, new):
+            return self
+        squared = self.squared.new_empty(len(design), self.squared.shape[1])
+        squared[new] = self.squared[old]
+        fresh = torch.ones(len(design), dtype=torch.bool)
+        fresh[new] = False
+        squared[fresh] = (design[fresh].float() @ self.vectors).square_()
+        return FeatureBasis(self.vectors, squared)
+
     def diagonal(self, curvature: Tensor, l2: float) -> Tensor:
         """Diagonal of QᵀHQ + l2 for every row: curvature is (n, rows), already divided by n."""
         return (curvature.float().T @ self.squared).add_(l2)
 
     def precondition(self, diagonal: Tensor, vector: Tensor) -> Tensor:
-        return ((vector @ self.vectors) / diagonal) @ self.vectors.T
+        return (((vector.float() @ self.vectors) / diagonal) @ self.vectors.T).to(vector.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,14 +155,15 @@ class _ConceptProblem:
         weighted = weights * change
         return (weighted * (p - targets)).sum(0), (weighted * change * p * (1 - p)).sum(0)
 
-    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
+    def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
         p = torch.sigmoid(logits)
-        curvature = (self._part(rows)[0] * p * (1 - p)).float()
+        curvature = (self._part(rows)[0] * p * (1 - p)).to(dtype)
+        design = self.design if dtype == torch.float64 else self.design32
         diagonal = self.basis.diagonal(curvature, self.l2)
 
         def multiply(vector: Tensor, active: Tensor) -> Tensor:
             part = curvature if len(active) == curvature.shape[1] else curvature[:, active]
-            return (part * (self.design32 @ vector.T)).T @ self.design32 + self.l2 * vector
+            return (part * (design @ vector.T)).T @ design + self.l2 * vector
 
         def precondition(vector: Tensor, active: Tensor) -> Tensor:
             return self.basis.precondition(diagonal[active], vector)
@@ -174,15 +191,16 @@ class _LabelProblem:
         centred = change - (p * change).sum(1, keepdim=True)
         return (self.weights * change * (p - self.truth)).sum(0), (self.weights * p * centred * change).sum(0)
 
-    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
+    def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
         p64 = torch.softmax(logits, 1)
         curvature = (self.weights * p64 * (1 - p64)).float()
-        p, weights = p64.float(), self.weights.float()
+        p, weights = p64.to(dtype), self.weights.to(dtype)
+        design = self.design if dtype == torch.float64 else self.design32
 
         def multiply(vector: Tensor, active: Tensor) -> Tensor:
-            image = p * (self.design32 @ vector.T)
+            image = p * (design @ vector.T)
             image -= p * image.sum(1, keepdim=True)
-            return (weights * image).T @ self.design32 + self.l2 * vector
+            return (weights * image).T @ design + self.l2 * vector
 
         return multiply, self._preconditioner(curvature)
 
@@ -207,7 +225,7 @@ class _LabelProblem:
             blocks.diagonal(dim1=1, dim2=2).add_(1e-4 * largest)
             factors = torch.linalg.cholesky(blocks)
         inverses = torch.cholesky_inverse(factors)
-        return lambda vector, active: torch.bmm(inverses, vector[:, :, None])[:, :, 0]
+        return lambda vector, active: torch.bmm(inverses, vector.float()[:, :, None])[:, :, 0].to(vector.dtype)
 
 
 def _finish(what: str, result: NewtonResult, objective: Tensor, tolerance: float) -> ConvexSolution:

@@ -34,8 +34,8 @@ class Problem(Protocol):
         """Gradient of the given rows, float64."""
         ...
 
-    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
-        """Hessian product and preconditioner of the given rows, float32."""
+    def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
+        """Hessian product of the given rows in ``dtype``, and a preconditioner."""
         ...
 
     def slopes(self, logits: Tensor, change: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -59,8 +59,12 @@ def _reduce(per_row: Tensor, together: bool) -> Tensor:
 
 def conjugate_gradients(
     multiply: Product, precondition: Product, target: Tensor, tolerance: Tensor, together: bool
-) -> tuple[Tensor, int]:
-    """Solve H S = target to relative residual ``tolerance``; rows that have reached it leave the batch."""
+) -> tuple[Tensor, int, bool]:
+    """Solve H S = target to relative residual ``tolerance``; rows that have reached it leave the batch.
+
+    Returns the solution, the number of products, and whether rounding let every row get there: a row whose
+    curvature is lost in it stops where it is.
+    """
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
         return _reduce((a * b).sum(1), together)
@@ -71,14 +75,18 @@ def conjugate_gradients(
     direction = precondition(residual, active)
     rho = dot(residual, direction)
     limit = tolerance * dot(target, target).sqrt()
-    count = 0
+    count, reached = 0, True
     while count < _MAX_CG:
         image = multiply(direction, active)
         count += 1
-        step = (rho / dot(direction, image).clamp_min(1e-38))[:, None]
-        solution[active] += step * direction
-        residual = residual - step * image
-        going = dot(residual, residual).sqrt() > limit[active]
+        step = rho / dot(direction, image)
+        sound = (step > 0) & step.isfinite()
+        if not bool(sound.all()):
+            reached = False
+            step = torch.where(sound, step, 0.0)
+        solution[active] += step[:, None] * direction
+        residual = residual - step[:, None] * image
+        going = sound & (dot(residual, residual).sqrt() > limit[active])
         if not bool(going.any()):
             break
         if not bool(going.all()):
@@ -87,7 +95,7 @@ def conjugate_gradients(
         following = dot(residual, preconditioned)
         direction = preconditioned + (following / rho)[:, None] * direction
         rho = following
-    return solution, count
+    return solution, count, reached
 
 
 def _step_lengths(
@@ -127,8 +135,9 @@ def _step_lengths(
 def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) -> NewtonResult:
     """Minimise from ``start`` until the Frobenius norm of the whole gradient is at most ``tolerance``.
 
-    Hessian products are float32 and gradients float64, so the outer loop is also iterative refinement: it reaches
-    the rounding floor of float64. It stops there, whatever the tolerance.
+    Gradients are float64 and Hessian products float32, so the outer loop is also iterative refinement: it reaches
+    the rounding floor of float64. It stops there, whatever the tolerance. Where a system is too ill-conditioned for
+    float32 (conjugate gradients break down, or the steps stop helping) its products become float64 too.
     """
     parameters = start.double().clone()
     every = torch.arange(len(parameters))
@@ -138,20 +147,24 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
     gradient = problem.gradient(logits, parameters, every)
     steps = products = 0
     best = float(gradient.norm())
-    stalled = 0
+    stalled = idle = 0
+    dtype = torch.float32
     while steps < _MAX_NEWTON:
         norms = _reduce(gradient.square().sum(1), problem.together).sqrt()
         rows = (norms > share).nonzero().flatten()
         if len(rows) == 0 or not math.isfinite(float(norms.max())) or stalled >= 5:
             break
         norms = norms[rows]
-        multiply, precondition = problem.system(logits[:, rows], rows)
+        multiply, precondition = problem.system(logits[:, rows], rows, dtype)
         # Inexact Newton: the system is solved the better the closer the optimum (superlinear), but never better
         # than the tolerance asks for. Unit right-hand sides keep float32 within its range.
-        forcing = torch.maximum(norms.sqrt().clamp(1e-4, 0.1), 0.2 * share / norms).clamp_max(0.5).float()
-        scaled = (gradient[rows] / norms[:, None]).float()
-        direction, count = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
+        forcing = torch.maximum(norms.sqrt().clamp(1e-4, 0.1), 0.2 * share / norms).clamp_max(0.5).to(dtype)
+        scaled = (gradient[rows] / norms[:, None]).to(dtype)
+        direction, count, sound = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
         products += count
+        if not sound and dtype == torch.float32:
+            dtype = torch.float64
+            continue
         move = -direction.double() * norms[:, None]
         change = design @ move.T
         length = _step_lengths(problem, logits[:, rows], change, parameters[rows], move, rows)
@@ -164,6 +177,9 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
         gradient[rows] = problem.gradient(logits[:, rows], parameters[rows], rows)
         steps += 1
         reached = float(gradient.norm())
+        idle = 0 if reached < 0.9 * best else idle + 1
+        if idle == 3 and dtype == torch.float32:
+            dtype, idle, stalled = torch.float64, 0, 0
         stalled = 0 if reached < 0.9 * best else stalled + (reached < 1e-6)
         best = min(best, reached)
     return NewtonResult(parameters, gradient, steps, products)

@@ -1,0 +1,141 @@
+"""The test kit: tiny datasets and models, and the slow, obviously right references."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import ecbm
+from ecbm.train.model import linear_from
+
+CONCEPTS = ("size=big", "size=small", "color::red", "color::blue", "round")
+CLASSES = ("finch", "wren", "crow")
+
+
+def tabular(
+    n: int = 90,
+    width: int = 6,
+    *,
+    seed: int = 0,
+    missing: float = 0.0,
+    soft: bool = False,
+    concepts: Sequence[str] = CONCEPTS,
+    classes: Sequence[str] = CLASSES,
+    splits: bool = True,
+) -> ecbm.Dataset:
+    """Feature rows whose concepts are noisy linear functions of them, and whose class follows the concepts."""
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, width, generator=draw)
+    k = len(concepts)
+    scores = x @ torch.randn(width, k, generator=draw) + 0.5 * torch.randn(n, k, generator=draw)
+    values = torch.sigmoid(2 * scores) if soft else (scores > 0).float()
+    labels = (scores @ torch.randn(k, len(classes), generator=draw)).argmax(1)
+    labels[: len(classes)] = torch.arange(len(classes))
+    values[torch.rand(n, k, generator=draw) < missing] = torch.nan
+    names = (["train"] * 6 + ["val"] * 2 + ["test"] * 2) * (n // 10 + 1)
+    return ecbm.Dataset(
+        [f"s{row}" for row in range(n)], x, values, labels, concepts, classes, names[:n] if splits else None
+    )
+
+
+def pictures(n: int = 40, *, seed: int = 0) -> ecbm.Dataset:
+    """Small drawn birds."""
+    return ecbm.datasets.birds(n=n, seed=seed, size=32)
+
+
+def hand_model(
+    label_weight: Tensor,
+    *,
+    concepts: Sequence[str] = CONCEPTS,
+    classes: Sequence[str] = CLASSES,
+    bottleneck: str = "logits",
+    low: float = -2.0,
+    high: float = 3.0,
+) -> ecbm.ConceptBottleneck:
+    """A model whose inputs are its concept logits, with the given label weights (classes, concepts)."""
+    k = len(concepts)
+    return ecbm.ConceptBottleneck(
+        nn.Identity(),
+        linear_from(torch.cat([torch.eye(k), torch.zeros(k, 1)], 1)),
+        linear_from(torch.cat([label_weight, torch.zeros(len(classes), 1)], 1)),
+        concepts,
+        classes,
+        ecbm.Recipe(backbone=nn.Identity(), bottleneck=bottleneck),
+        (k,),
+        torch.ones(k),
+        torch.full((k,), low),
+        torch.full((k,), high),
+    )
+
+
+def same_bytes(one: nn.Module, other: nn.Module) -> bool:
+    """Whether two modules hold the same tensors, bit for bit."""
+    a, b = one.state_dict(), other.state_dict()
+    return a.keys() == b.keys() and all(
+        a[name].dtype == b[name].dtype and a[name].numpy().tobytes() == b[name].numpy().tobytes() for name in a
+    )
+
+
+def python(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run this Python with arguments."""
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def newton_logistic(design: Tensor, targets: Tensor, weights: Tensor, l2: float) -> Tensor:
+    """Reference for one concept: dense damped Newton in float64."""
+    n, width = design.shape
+    parameters = torch.zeros(width, dtype=torch.float64)
+
+    def objective(w: Tensor) -> Tensor:
+        z = design @ w
+        losses = weights * (torch.nn.functional.softplus(z) - targets * z)
+        return losses.sum() / n + 0.5 * l2 * w @ w
+
+    for _ in range(200):
+        p = torch.sigmoid(design @ parameters)
+        gradient = design.T @ (weights * (p - targets)) / n + l2 * parameters
+        if gradient.norm() < 1e-14:
+            break
+        hessian = design.T @ ((weights * p * (1 - p))[:, None] * design) / n + l2 * torch.eye(width).double()
+        step = torch.linalg.solve(hessian, gradient)
+        length = 1.0
+        while length > 1e-6 and objective(parameters - length * step) > objective(parameters):
+            length /= 2
+        parameters = parameters - length * step
+    return parameters
+
+
+def newton_multinomial(design: Tensor, labels: Tensor, weights: Tensor, classes: int, l2: float) -> Tensor:
+    """Reference for the label head: dense damped Newton over all classes at once, in float64."""
+    n, width = design.shape
+    parameters = torch.zeros(classes, width, dtype=torch.float64)
+
+    def objective(flat: Tensor) -> Tensor:
+        logits = design @ flat.view(classes, width).T
+        chosen = torch.log_softmax(logits, 1)[torch.arange(n), labels]
+        return -(weights * chosen).sum() / n + 0.5 * l2 * flat @ flat
+
+    flat = parameters.flatten()
+    for _ in range(200):
+        gradient = torch.func.grad(objective)(flat)
+        if gradient.norm() < 1e-14:
+            break
+        step = torch.linalg.solve(torch.func.hessian(objective)(flat), gradient)
+        length = 1.0
+        while length > 1e-6 and objective(flat - length * step) > objective(flat):
+            length /= 2
+        flat = flat - length * step
+    return flat.view(classes, width)
