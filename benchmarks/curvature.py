@@ -36,9 +36,9 @@ def peak_megabytes() -> float:
 def measure(case: str, method: str, quick: bool, answer_file: str) -> dict[str, Any]:
     """Runs in the child."""
     import torch
-    from curvature_methods import METHODS, CannotError, Problem, make_problem
     from safetensors.torch import save_file
 
+    from curvature_methods import METHODS, CannotError, Problem, make_problem
     from ecbm.progress import silence
 
     silence()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def make_problem(case: str, quick: bool) -> Problem:
     if case == "a":
         sizes = (512, 256, 256, 112)
         layers: list[nn.Module] = []
-        for before, after in zip(sizes, sizes[1:], strict=False):
+        for before, after in itertools.pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]
         module, n, shape, concepts = nn.Sequential(*layers[:-1]), 5000, (512,), 112
     elif case == "b":
@@ -184,7 +185,11 @@ def _nngeometry(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], So
                 keys = [key for key in (f"{name}.weight", f"{name}.bias") if key in vector]
                 entries[layer_id], places[layer_id] = tuple(vector[key] for key in keys), keys
             answer = matrix.solvePVec(PVector(layers, dict_repr=entries), regul=DAMPING).to_dict()
-            return {key: part for layer_id, keys in places.items() for key, part in zip(keys, answer[layer_id])}
+            return {
+                key: part
+                for layer_id, keys in places.items()
+                for key, part in zip(keys, answer[layer_id], strict=True)
+            }
 
         return solve
 

@@ -219,7 +219,7 @@ def naive_patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 def reference_blocks(case: Case, fisher: str, seed: int = 0) -> dict[str, Tensor]:
-    """The EK-FAC matrix of every Linear and Conv2d, parameters as (weight, bias), by explicit Kronecker products."""
+    """The EK-FAC matrix of every Linear and Conv2d, as (weight, bias), by explicit Kronecker products."""
     module, n = case.module, len(case.inputs)
     layers = {name: m for name, m in module.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)}
     store: dict[str, list[tuple[Tensor, list[Tensor]]]] = {}

@@ -301,7 +301,7 @@ def test_bad_vectors_are_refused() -> None:
     case = make_case("mlp")
     fitted = EKFAC.fit(case.module, case.inputs, case.loss)
     vector = random_vector(case.module, fitted.covered)
-    with pytest.raises(InputError, match="vector lacks '0.bias'"):
+    with pytest.raises(InputError, match=r"vector lacks '0\.bias'"):
         fitted.solve({"0.weight": vector["0.weight"]}, 0.1)
     with pytest.raises(InputError, match="unknown parameter"):
         fitted.solve({"0.wait": vector["0.weight"]}, 0.1)

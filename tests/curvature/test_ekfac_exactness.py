@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def unit_hessian_case(module: nn.Module, inputs: Tensor) -> Case:
 def test_deep_linear_networks_have_the_dense_gauss_newton_blocks(depth: int) -> None:
     torch.manual_seed(0)
     sizes = [6, 5, 4, 3] if depth == 3 else [6, 3]
-    module = nn.Sequential(*[nn.Linear(a, b, bias=depth == 1) for a, b in zip(sizes, sizes[1:], strict=False)])
+    module = nn.Sequential(*[nn.Linear(a, b, bias=depth == 1) for a, b in itertools.pairwise(sizes)])
     case = unit_hessian_case(module, torch.randn(20, 6, dtype=torch.float64))
     fitted = EKFAC.fit(case.module, case.inputs, case.loss, fisher="exact", l2=0.1)
     for block in fitted.blocks:

@@ -129,12 +129,21 @@ class ExactOperator:
                     f"the parameter has {tuple(self._parameters[name].shape)}"
                 )
         parts = [vector.get(name, torch.zeros_like(p)).detach() for name, p in self._parameters.items()]
-        with evaluating(self._module, gradients=True):
-            products = self._operator @ parts
+        products = self._apply(parts)
         return {
             name: product.detach() / self._samples + self._l2 * part
             for name, product, part in zip(self._parameters, products, parts, strict=True)
         }
+
+    def _apply(self, operand: Any) -> Any:
+        with evaluating(self._module, gradients=True):
+            try:
+                return self._operator @ operand
+            except NotImplementedError as error:
+                raise InputError(
+                    f"a layer of the model has no second derivative in torch ({str(error).splitlines()[0]}); "
+                    "use kind='gauss-newton'"
+                ) from None
 
     def dense(self) -> Tensor:
         """The whole matrix; small models only."""
@@ -145,9 +154,7 @@ class ExactOperator:
             )
         first = next(iter(self._parameters.values()))
         eye = torch.eye(size, dtype=first.dtype, device=first.device)
-        with evaluating(self._module, gradients=True):
-            matrix: Tensor = self._operator @ eye
-        matrix = matrix.detach() / self._samples
+        matrix: Tensor = self._apply(eye).detach() / self._samples
         return (matrix + matrix.T) / 2 + self._l2 * eye
 
     def solve_dense(self, vector: Vector, damping: float = 0.0) -> Vector:
