@@ -8,6 +8,8 @@
 
 from ecbm import datasets
 from ecbm._version import __version__
+from ecbm.edit.edit import Edit
+from ecbm.edit.editor import Editor, EditResult
 from ecbm.errors import EcbmError, InputError, UnknownNameError
 from ecbm.keep.saving import load, save
 from ecbm.read.dataset import Dataset
@@ -24,6 +26,9 @@ __all__ = [
     "ConceptBottleneck",
     "Dataset",
     "EcbmError",
+    "Edit",
+    "EditResult",
+    "Editor",
     "InputError",
     "Recipe",
     "UnknownNameError",

@@ -181,9 +181,12 @@ class Dataset:
 
     def split(self, name: str) -> Dataset:
         """The samples of one split."""
-        if name not in self.splits:
-            raise unknown_name("split", name, self.split_sizes)
-        return self.select([row for row, split in enumerate(self.splits) if split == name])
+        known: dict[str, Dataset] = self.__dict__.setdefault("_parts", {})
+        if name not in known:
+            if name not in self.splits:
+                raise unknown_name("split", name, self.split_sizes)
+            known[name] = self.select([row for row, split in enumerate(self.splits) if split == name])
+        return known[name]
 
     def select(self, rows: Sequence[int] | Tensor) -> Dataset:
         """The samples of the given rows, in that order."""
@@ -259,8 +262,7 @@ class Dataset:
                 f"row {row + 1} (id {self.ids[row]!r}), column {self.concept_names[column]!r}: "
                 f"{self.concepts[row, column].item():g} is not in [0, 1]; leave missing labels empty (NaN)"
             )
-        if isinstance(self.inputs, TensorInputs) and self.inputs.tensor.dtype != torch.uint8:
-            bad = (~torch.isfinite(self.inputs.tensor)).flatten(1).any(1).nonzero()
-            if len(bad):
-                row = int(bad[0])
-                raise InputError(f"row {row + 1} (id {self.ids[row]!r}): its features contain NaN or infinity")
+        if isinstance(self.inputs, TensorInputs):
+            bad = self.inputs.first_not_finite()
+            if bad is not None:
+                raise InputError(f"row {bad + 1} (id {self.ids[bad]!r}): its features contain NaN or infinity")

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ecbm.errors import InputError
 from ecbm.read.pictures import PictureStore
 
 __all__ = ["ImageInputs", "Inputs", "TensorInputs", "digest_rows"]
@@ -41,28 +42,107 @@ def _to_float(stored: Tensor) -> Tensor:
 
 
 class TensorInputs:
-    """Inputs in one tensor: float features, or pictures as uint8 (n, channels, height, width)."""
+    """Inputs in one tensor: float features, or pictures as uint8 (n, channels, height, width).
 
-    def __init__(self, tensor: Tensor) -> None:
+    A subset is a view: it remembers its rows and copies nothing until it is read.
+    """
+
+    def __init__(self, tensor: Tensor, rows: Tensor | None = None) -> None:
         if tensor.dtype != torch.uint8:
             tensor = tensor.to(torch.float32)
-        self.tensor = tensor.contiguous()
+        self._base, self._rows = tensor.contiguous(), rows
+        self._finite: bool | None = None
+
+    @property
+    def tensor(self) -> Tensor:
+        """All inputs."""
+        return self._base if self._rows is None else self._base[self._rows]
+
+    def first_not_finite(self) -> int | None:
+        """The first row with NaN or infinity, if any; looked for once."""
+        if self._finite is None:
+            bad = (~torch.isfinite(self.tensor)).flatten(1).any(1).nonzero()
+            self._finite = len(bad) == 0
+            if len(bad):
+                return int(bad[0])
+        return None
 
     def __len__(self) -> int:
-        return len(self.tensor)
+        return len(self._base) if self._rows is None else len(self._rows)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape[1:])
+        return tuple(self._base.shape[1:])
 
     def raw(self, rows: Sequence[int] | Tensor) -> Tensor:
-        return self.tensor[torch.as_tensor(rows, dtype=torch.long)]
+        wanted = torch.as_tensor(rows, dtype=torch.long)
+        return self._base[wanted if self._rows is None else self._rows[wanted]]
 
     def take(self, rows: Sequence[int] | Tensor) -> Tensor:
         return _to_float(self.raw(rows))
 
     def subset(self, rows: Sequence[int]) -> TensorInputs:
-        return TensorInputs(self.raw(rows))
+        wanted = torch.as_tensor(rows, dtype=torch.long)
+        part = TensorInputs(self._base, wanted if self._rows is None else self._rows[wanted])
+        part._finite = True if self._finite else None
+        return part
+
+
+class JoinedInputs:
+    """Several inputs one after another, each read where it lies."""
+
+    def __init__(self, parts: Sequence[Inputs]) -> None:
+        self._parts = [part for part in parts if len(part)]
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._parts[0].shape)
+
+    def raw(self, rows: Sequence[int] | Tensor) -> Tensor:
+        wanted = torch.as_tensor(rows, dtype=torch.long)
+        out: Tensor | None = None
+        offset = 0
+        for part in self._parts:
+            mine = ((wanted >= offset) & (wanted < offset + len(part))).nonzero().flatten()
+            if len(mine):
+                values = part.raw(wanted[mine] - offset)
+                out = values.new_empty((len(wanted), *self.shape)) if out is None else out
+                out[mine] = values
+            offset += len(part)
+        return out if out is not None else self._parts[0].raw(rows)
+
+    def take(self, rows: Sequence[int] | Tensor) -> Tensor:
+        return _to_float(self.raw(rows))
+
+    def subset(self, rows: Sequence[int]) -> Inputs:
+        if list(rows) == list(range(len(self))):
+            return self
+        parts: list[Inputs] = []
+        offset = 0
+        # Rows keep their order, so that a subset is again parts one after another wherever that is possible.
+        position = 0
+        wanted = [int(row) for row in rows]
+        for part in self._parts:
+            end = position
+            while end < len(wanted) and offset <= wanted[end] < offset + len(part):
+                end += 1
+            parts.append(part.subset([row - offset for row in wanted[position:end]]))
+            position = end
+            offset += len(part)
+        return JoinedInputs(parts) if position == len(wanted) else TensorInputs(self.raw(wanted))
+
+
+def concatenate(first: Inputs, second: Inputs) -> Inputs:
+    """Two inputs of one shape and kind, the second behind the first."""
+    kinds = [part.raw([0]).dtype for part in (first, second) if len(part)]
+    if len(set(kinds)) > 1:
+        raise InputError(f"inputs of two kinds cannot be joined ({kinds[0]} and {kinds[1]}); convert one of them")
+    if isinstance(first, TensorInputs) and isinstance(second, TensorInputs):
+        return TensorInputs(torch.cat([first.tensor, second.tensor]))
+    return JoinedInputs([first, second])
 
 
 class ImageInputs:

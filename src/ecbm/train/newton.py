@@ -152,7 +152,7 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
     while steps < _MAX_NEWTON:
         norms = _reduce(gradient.square().sum(1), problem.together).sqrt()
         rows = (norms > share).nonzero().flatten()
-        if len(rows) == 0 or not math.isfinite(float(norms.max())) or stalled >= 5:
+        if len(rows) == 0 or not math.isfinite(float(norms.max())) or stalled >= 3:
             break
         norms = norms[rows]
         multiply, precondition = problem.system(logits[:, rows], rows, dtype)
@@ -180,6 +180,6 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
         idle = 0 if reached < 0.9 * best else idle + 1
         if idle == 3 and dtype == torch.float32:
             dtype, idle, stalled = torch.float64, 0, 0
-        stalled = 0 if reached < 0.9 * best else stalled + (reached < 1e-6)
+        stalled = 0 if reached < 0.5 * best else stalled + (reached < 1e-9)
         best = min(best, reached)
     return NewtonResult(parameters, gradient, steps, products)

@@ -17,6 +17,7 @@ from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
 from ecbm.train.convex import with_ones
+from ecbm.train.joint import solve_joint_heads
 from ecbm.train.loop import LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
@@ -144,7 +145,7 @@ def train(
     positive = positive_weights(train_data, recipe)
     terms = concept_terms(train_data.concepts, positive)
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
-    deep_stage = not recipe.is_linear or recipe.regime == "joint"
+    joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
     log: dict[str, Any] = {}
     with torch.random.fork_rng(devices=[]):
@@ -154,19 +155,28 @@ def train(
         if start is not None:
             backbone = copy.deepcopy(start.backbone)
         concept_head: nn.Linear | None = None
+        label_start: Tensor | None = None
         if deep_stage:
             deep, result = _fit_deep(data, recipe, backbone, positive, path)
             backbone, concept_head = deep.backbone, deep.concept_head
+            if joint:
+                head = deep.label_head
+                label_start = torch.cat([head.weight, head.bias[:, None]], dim=1).detach().double()
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
     design = with_ones(stages.extract_features(backbone, train_data.inputs))
-    # The joint objective couples the two heads: solving the concept head for J_C alone would leave its minimum.
-    if concept_head is None or (recipe.resolve_concept_head and recipe.regime != "joint"):
-        concept_start = None
-        if concept_head is not None:
-            concept_start = torch.cat([concept_head.weight, concept_head.bias[:, None]], dim=1).detach()
+    concept_start = None
+    if concept_head is not None:
+        concept_start = torch.cat([concept_head.weight, concept_head.bias[:, None]], dim=1).detach().double()
+    if concept_head is None or (recipe.resolve_concept_head and not joint):
         solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start)
         concept_head = linear_from(solved.parameters)
+        concept_start = solved.parameters
         log |= {"concept_gradient_norm": solved.gradient_norm, "concept_objective": solved.objective}
+    if joint and concept_start is not None and (recipe.resolve_concept_head or recipe.is_linear):
+        both = solve_joint_heads(design, terms, train_data.labels, recipe, concept_start, label_start)
+        parallel.broadcast(both.concept)
+        concept_head = linear_from(both.concept)
+        log |= {"joint_gradient_norm": both.gradient_norm, "joint_objective": both.objective}
     concept_head = concept_head.double()
     with torch.no_grad():
         logits = concept_head(design[:, :-1])

@@ -1,0 +1,129 @@
+"""The certificate: a proven bound on the distance of edited heads to the retrained optimum (method.md).
+
+J' is μ-strongly convex in a head's parameters with μ ≥ its L2, so |θ' − θ*| ≤ |∇J'(θ')| / μ, however θ' was found.
+
+Concept head, concept j:   ε_j = |∇_j| / α,  so |Δz_j(x)| ≤ ε_j |x̃|   (x̃: features with a one).
+
+Label head. What retraining would fit it on is b*, not b; with |b*_i − b_i| ≤ δ_i its gradient at our φ is at most
+
+    |∇J'_Y(φ; b*)| ≤ |∇J'_Y(φ; b)| + (1/n) Σ_i δ_i ( ½ |Φ|₂ (|b̃_i| + δ_i) + |p_i − e_{y_i}| )
+
+since the softmax is ½-Lipschitz, and ε_Y is that divided by β. A class margin l_c − l_d of an input whose
+bottleneck b is itself off by δ then moves by at most |φ_c − φ_d| δ + √2 ε_Y (|b̃| + δ).
+
+Exact arithmetic is assumed in the bound itself; what rounding adds to a computed gradient is estimated and added.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ecbm.train.model import ConceptBottleneck
+
+__all__ = ["Certificate", "certify"]
+
+_UNIT = 2.0**-53
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """Bounds on the distance to the retrained optimum, and what they mean for predictions on validation data."""
+
+    concept_distance: float
+    label_distance: float
+    largest_concept_logit_change: float
+    largest_class_logit_change: float
+    concept_predictions_that_could_differ: int
+    class_predictions_that_could_differ: int
+    validation_samples: int
+    covers: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def _rounding(design: Tensor) -> float:
+    """How much rounding can add to the norm of a gradient row: n products of size ≤ |x̃| / n, summed pairwise."""
+    return _UNIT * (2 + math.log2(len(design))) * float(design.norm(dim=1).mean())
+
+
+def certify(
+    model: ConceptBottleneck,
+    design: Tensor,
+    concept_gradient: Tensor,
+    read: Tensor,
+    labels: Tensor,
+    label_gradient_norm: float,
+    validation: Tensor,
+    covers: str,
+    concept_head_fixed: bool = False,
+) -> Certificate:
+    """Bound the distance to retraining.
+
+    Parameters
+    ----------
+    model
+        The edited model.
+    design, concept_gradient
+        Edited training features (with ones) and the gradient (k, d) of J'_C at the edited concept head.
+    read, labels, label_gradient_norm
+        What the label head was fitted on (with ones), the classes, and its gradient norm.
+    validation
+        Features of validation samples, with ones.
+    covers
+        In words, which parameters the bound is about.
+    concept_head_fixed
+        True where the concept head is given and not solved (the joint regime): then δ is 0.
+    """
+    alpha, beta = model.recipe.concept_regularisation, model.recipe.label_regularisation
+    row_error = (concept_gradient.norm(dim=1) + _rounding(design)) / alpha
+    if concept_head_fixed:
+        row_error = torch.zeros_like(row_error)
+    error = float(row_error.norm())
+    slope = 1.0 if model.bottleneck == "logits" else 0.25
+    sizes = design.norm(dim=1)
+    if model.recipe.regime != "independent":
+        shift = slope * error * sizes
+    elif model.bottleneck == "logits":
+        # low and high are order statistics of the logits: they move at most as far as the farthest logit.
+        shift = torch.full_like(sizes, error * float(sizes.max()))
+    else:
+        shift = torch.zeros_like(sizes)
+    weight = model.label_head.weight.detach()
+    spectral = float(torch.linalg.matrix_norm(weight, 2))
+    with torch.no_grad():
+        probabilities = torch.softmax(model.label_head(read[:, :-1]), 1)
+    residual = probabilities.clone()
+    residual[torch.arange(len(labels)), labels] -= 1
+    moved = (shift * (0.5 * spectral * (read.norm(dim=1) + shift) + residual.norm(dim=1))).mean()
+    label_error = (label_gradient_norm + _rounding(read) + float(moved)) / beta
+
+    with torch.no_grad():
+        concept_logits = model.concept_head(validation[:, :-1])
+        bottleneck = model.bottleneck_from(concept_logits)
+        class_logits = model.label_head(bottleneck)
+    size = validation.norm(dim=1)
+    concept_change = size[:, None] * row_error
+    off = slope * error * size
+    reach = torch.sqrt(bottleneck.square().sum(1) + 1) + off
+    class_change = weight.norm(dim=1) * off[:, None] + label_error * reach[:, None]
+    top = class_logits.argmax(1)
+    margin = class_logits.gather(1, top[:, None]) - class_logits
+    apart = torch.cdist(weight, weight)[top]
+    could = margin <= apart * off[:, None] + math.sqrt(2) * label_error * reach[:, None]
+    could[torch.arange(len(top)), top] = False
+    return Certificate(
+        error,
+        label_error,
+        float(concept_change.max()) if len(validation) else 0.0,
+        float(class_change.max()) if len(validation) else 0.0,
+        int((concept_logits.abs() <= concept_change).sum()),
+        int(could.any(1).sum()),
+        len(validation),
+        covers,
+    )

@@ -1,0 +1,358 @@
+"""The :class:`Edit` value: what should be different, named by sample ids, concepts and classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ecbm.errors import InputError, unknown_name
+from ecbm.read.dataset import Dataset
+from ecbm.read.inputs import concatenate
+
+__all__ = ["Edit"]
+
+
+def _value(given: Any, where: str) -> float:
+    """A concept value: a number in 0..1, or NaN for missing (also written ``None``)."""
+    if given is None:
+        return math.nan
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise InputError(f"{where}: {given!r} is not a number in [0, 1]; use None for missing")
+    number = float(given)
+    if not math.isnan(number) and not 0 <= number <= 1:
+        raise InputError(f"{where}: {number:g} is not in [0, 1]; use None for missing")
+    return number
+
+
+def _same(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))
+
+
+def _unique(names: Iterable[Any], what: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise InputError(f"{what}: expected a list of names, got the text {names!r}")
+    return tuple(sorted({str(name) for name in names}))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Edit:
+    """Changes to a dataset, at any mix of levels. A value: it can be printed, compared, saved and inverted.
+
+    Parameters
+    ----------
+    correct_concepts
+        ``(id, concept, value)``; the value is in 0..1 (soft labels allowed) or ``None`` for missing.
+    correct_labels
+        ``(id, class)``.
+    remove_concepts
+        Names of concepts to remove.
+    add_concepts
+        From new concept names to ``{id: value}``; samples that are not named have it missing.
+    remove_samples
+        Ids of samples to remove.
+    add_samples
+        A dataset with new samples; its concepts are matched by name, absent ones are missing.
+
+    Examples
+    --------
+    >>> edit = Edit(correct_concepts=[("id17", "wing=blue", 1)], remove_samples=["id9"])
+    >>> print(edit)
+    correct 1 concept label of 1 sample; remove 1 sample
+    >>> edit == Edit(remove_samples=["id9"], correct_concepts=[("id17", "wing=blue", 1.0)])
+    True
+    """
+
+    correct_concepts: tuple[tuple[str, str, float], ...]
+    correct_labels: tuple[tuple[str, str], ...]
+    remove_concepts: tuple[str, ...]
+    add_concepts: Mapping[str, Mapping[str, float]]
+    remove_samples: tuple[str, ...]
+    add_samples: Dataset | None
+
+    def __init__(
+        self,
+        correct_concepts: Iterable[Sequence[Any]] = (),
+        correct_labels: Iterable[Sequence[Any]] = (),
+        remove_concepts: Iterable[str] = (),
+        add_concepts: Mapping[str, Mapping[str, Any]] | None = None,
+        remove_samples: Iterable[str] = (),
+        add_samples: Dataset | None = None,
+    ) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        concepts: dict[tuple[str, str], float] = {}
+        for item in correct_concepts:
+            if isinstance(item, str) or len(item) != 3:
+                raise InputError(f"correct_concepts: expected (id, concept, value), got {item!r}")
+            key = str(item[0]), str(item[1])
+            value = _value(item[2], f"correct_concepts: concept {key[1]!r} of sample {key[0]!r}")
+            if key in concepts and not _same(concepts[key], value):
+                raise InputError(
+                    f"correct_concepts: concept {key[1]!r} of sample {key[0]!r} is corrected twice, to "
+                    f"{concepts[key]:g} and {value:g}; give one value"
+                )
+            concepts[key] = value
+        labels: dict[str, str] = {}
+        for pair in correct_labels:
+            if isinstance(pair, str) or len(pair) != 2:
+                raise InputError(f"correct_labels: expected (id, class), got {pair!r}")
+            sample, label = str(pair[0]), str(pair[1])
+            if labels.setdefault(sample, label) != label:
+                raise InputError(
+                    f"correct_labels: sample {sample!r} is corrected twice, to {labels[sample]!r} and {label!r}"
+                )
+        added = {
+            str(name): {
+                str(i): _value(v, f"add_concepts: {name!r} of sample {i!r}") for i, v in sorted(values.items())
+            }
+            for name, values in (add_concepts or {}).items()
+        }
+        if add_samples is not None and not isinstance(add_samples, Dataset):
+            raise InputError(f"add_samples: expected a Dataset, got {type(add_samples).__name__}")
+        put("correct_concepts", tuple((*key, value) for key, value in sorted(concepts.items())))
+        put("correct_labels", tuple(sorted(labels.items())))
+        put("remove_concepts", _unique(remove_concepts, "remove_concepts"))
+        put("add_concepts", added)
+        put("remove_samples", _unique(remove_samples, "remove_samples"))
+        put("add_samples", add_samples if add_samples is not None and len(add_samples) else None)
+
+    # -- as a value ----------------------------------------------------------------------------------------
+
+    def _key(self) -> tuple[Any, ...]:
+        def plain(value: float) -> float | None:
+            return None if math.isnan(value) else value
+
+        return (
+            tuple((i, c, plain(v)) for i, c, v in self.correct_concepts),
+            self.correct_labels,
+            self.remove_concepts,
+            tuple((n, tuple((i, plain(v)) for i, v in vs.items())) for n, vs in self.add_concepts.items()),
+            self.remove_samples,
+            self.add_samples.fingerprint if self.add_samples is not None else None,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Edit) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __bool__(self) -> bool:
+        """False for the empty edit."""
+        return any(bool(part) for part in self._key())
+
+    def __str__(self) -> str:
+        def count(number: int, what: str) -> str:
+            return f"{number} {what}{'' if number == 1 else 's'}"
+
+        parts = []
+        if self.correct_concepts:
+            samples = len({sample for sample, _, _ in self.correct_concepts})
+            parts.append(
+                f"correct {count(len(self.correct_concepts), 'concept label')} of {count(samples, 'sample')}"
+            )
+        if self.correct_labels:
+            parts.append(f"correct {count(len(self.correct_labels), 'class label')}")
+        if self.remove_concepts:
+            parts.append(f"remove {count(len(self.remove_concepts), 'concept')}")
+        if self.add_concepts:
+            parts.append(f"add {count(len(self.add_concepts), 'concept')}")
+        if self.remove_samples:
+            parts.append(f"remove {count(len(self.remove_samples), 'sample')}")
+        if self.add_samples is not None:
+            parts.append(f"add {count(len(self.add_samples), 'sample')}")
+        return "; ".join(parts) or "nothing"
+
+    def __repr__(self) -> str:
+        return f"<Edit: {self}>"
+
+    # -- against a dataset ---------------------------------------------------------------------------------
+
+    def check(self, data: Dataset) -> None:
+        """Refuse an edit that does not fit ``data``: unknown names and contradictions.
+
+        That something is left of every class, concept and split is checked by :meth:`apply_to`.
+        """
+        removed, gone = set(self.remove_samples), set(self.remove_concepts)
+        for sample in self.remove_samples:
+            data.row(sample)
+        for name in self.remove_concepts:
+            data.concept_index(name)
+        for sample, name, _ in self.correct_concepts:
+            data.row(sample)
+            data.concept_index(name)
+            if sample in removed or name in gone:
+                what = f"sample {sample!r}" if sample in removed else f"concept {name!r}"
+                raise InputError(f"the edit corrects concept {name!r} of sample {sample!r} and removes {what}")
+        for sample, label in self.correct_labels:
+            data.row(sample)
+            data.class_index(label)
+            if sample in removed:
+                raise InputError(f"the edit corrects the class of sample {sample!r} and removes it")
+        for name, values in self.add_concepts.items():
+            if name in data.concept_names:
+                raise InputError(f"add_concepts: concept {name!r} exists already; correct its labels instead")
+            new_ids = set(self.add_samples.ids) if self.add_samples is not None else set()
+            for sample in values:
+                if sample not in data.rows_by_id and sample not in new_ids:
+                    raise unknown_name("sample id", sample, data.ids, f"add_concepts: {name!r}")
+                if sample in removed:
+                    raise InputError(f"add_concepts: {name!r} names sample {sample!r}, which the edit removes")
+        if not (set(data.concept_names) - gone) | set(self.add_concepts):
+            raise InputError("the edit removes every concept; a concept bottleneck model needs at least one")
+        if self.add_samples is not None:
+            self._check_added(data, self.add_samples)
+
+    def _check_added(self, data: Dataset, added: Dataset) -> None:
+        for sample in added.ids:
+            if sample in data.rows_by_id:
+                raise InputError(f"add_samples: id {sample!r} exists already; remove it first or use another id")
+        if tuple(added.inputs.shape) != tuple(data.inputs.shape):
+            raise InputError(
+                f"add_samples: inputs have shape {tuple(added.inputs.shape)}, the data's {tuple(data.inputs.shape)}"
+            )
+        known = {*data.concept_names, *self.add_concepts}
+        for name in added.concept_names:
+            if name not in known:
+                raise unknown_name("concept", name, known, "add_samples")
+        for label in added.labels.unique().tolist():
+            if added.class_names[label] not in data.class_names:
+                raise unknown_name("class", added.class_names[label], data.class_names, "add_samples")
+
+    def _check_left(self, data: Dataset, after: Dataset) -> None:
+        for split in {"train", "val"} & set(data.splits):
+            if split not in after.splits:
+                raise InputError(f"the edit removes every sample of the {split} split")
+        if "train" not in data.splits:
+            return
+        train, before = after.split("train"), data.split("train")
+        counts = torch.bincount(train.labels, minlength=len(after.class_names))
+        had = torch.bincount(before.labels, minlength=len(data.class_names))
+        for name, count, earlier in zip(after.class_names, counts.tolist(), had.tolist(), strict=True):
+            if count == 0 and earlier > 0:
+                raise InputError(f"the edit leaves class {name!r} without a training sample; keep at least one")
+        unlabelled = train.concepts.isnan().all(0)
+        for name, empty in zip(after.concept_names, unlabelled.tolist(), strict=True):
+            if empty:
+                raise InputError(f"the edit leaves concept {name!r} without a label in the train split")
+
+    def apply_to(self, data: Dataset) -> Dataset:
+        """The edited dataset; ``data`` is not changed. New concepts come last, new samples too."""
+        self.check(data)
+        edited = self._apply(data)
+        self._check_left(data, edited)
+        return edited
+
+    def _apply(self, data: Dataset) -> Dataset:
+        if not self:
+            return data
+        concepts, labels = data.concepts, data.labels
+        if self.correct_concepts:
+            concepts = concepts.clone()
+            column = {name: index for index, name in enumerate(data.concept_names)}
+            rows = torch.tensor([data.rows_by_id[i] for i, _, _ in self.correct_concepts])
+            columns = torch.tensor([column[c] for _, c, _ in self.correct_concepts])
+            concepts[rows, columns] = torch.tensor([v for _, _, v in self.correct_concepts])
+        if self.correct_labels:
+            labels = labels.clone()
+            for sample, label in self.correct_labels:
+                labels[data.rows_by_id[sample]] = data.class_index(label)
+        edited = data.replace(concepts=concepts, labels=labels)
+        if self.remove_samples:
+            removed = set(self.remove_samples)
+            edited = edited.select([row for row, sample in enumerate(edited.ids) if sample not in removed])
+        if self.add_concepts or self.remove_concepts:
+            edited = self._with_columns(edited)
+        if self.add_samples is not None:
+            edited = _append(edited, self.add_samples, self.add_concepts)
+        return edited
+
+    def _with_columns(self, data: Dataset) -> Dataset:
+        kept = [j for j, name in enumerate(data.concept_names) if name not in set(self.remove_concepts)]
+        columns = [data.concepts[:, kept]]
+        for values in self.add_concepts.values():
+            columns.append(_column(data, values)[:, None])
+        names = [data.concept_names[j] for j in kept] + list(self.add_concepts)
+        return data.replace(concepts=torch.cat(columns, dim=1), concept_names=names)
+
+    # -- from and to others --------------------------------------------------------------------------------
+
+    @classmethod
+    def between(cls, before: Dataset, after: Dataset) -> Edit:
+        """The edit that turns one dataset into another (same inputs for the same ids)."""
+        if before.class_names != after.class_names:
+            raise InputError("an edit cannot change the list of classes")
+        old, new = before.rows_by_id, after.rows_by_id
+        shared = [sample for sample in before.ids if sample in new]
+        rows_old = torch.tensor([old[s] for s in shared], dtype=torch.long)
+        rows_new = torch.tensor([new[s] for s in shared], dtype=torch.long)
+        names = [name for name in before.concept_names if name in after.concept_names]
+        a = before.concepts[rows_old][:, [before.concept_index(n) for n in names]]
+        b = after.concepts[rows_new][:, [after.concept_index(n) for n in names]]
+        differs = ~((a == b) | (a.isnan() & b.isnan()))
+        corrections = [(shared[i], names[j], float(b[i, j])) for i, j in differs.nonzero().tolist()]
+        relabelled = (before.labels[rows_old] != after.labels[rows_new]).nonzero().flatten().tolist()
+        fresh = [name for name in after.concept_names if name not in before.concept_names]
+        extra = [row for row, sample in enumerate(after.ids) if sample not in old]
+        return cls(
+            correct_concepts=corrections,
+            correct_labels=[(shared[i], after.class_names[int(after.labels[rows_new[i]])]) for i in relabelled],
+            remove_concepts=[name for name in before.concept_names if name not in after.concept_names],
+            add_concepts={
+                name: {
+                    s: float(after.concepts[new[s], after.concept_index(name)])
+                    for s in shared
+                    if not math.isnan(float(after.concepts[new[s], after.concept_index(name)]))
+                }
+                for name in fresh
+            },
+            remove_samples=[sample for sample in before.ids if sample not in new],
+            add_samples=after.select(extra) if extra else None,
+        )
+
+    def inverse(self, data: Dataset) -> Edit:
+        """The edit that takes the edited dataset back to ``data`` (rows and columns may come in another order)."""
+        return Edit.between(self.apply_to(data), data)
+
+    def then(self, other: Edit, data: Dataset) -> Edit:
+        """One edit that does to ``data`` what this edit and then ``other`` do."""
+        return Edit.between(data, other.apply_to(self.apply_to(data)))
+
+
+def _column(data: Dataset, values: Mapping[str, float]) -> Tensor:
+    column = torch.full((len(data),), math.nan)
+    for sample, value in values.items():
+        row = data.rows_by_id.get(sample)
+        if row is not None:
+            column[row] = value
+    return column
+
+
+def _append(data: Dataset, added: Dataset, new_concepts: Mapping[str, Mapping[str, float]]) -> Dataset:
+    """``added`` below ``data``, its columns matched by name; values of new concepts may come from either place."""
+    concepts = torch.full((len(added), len(data.concept_names)), math.nan)
+    for column, name in enumerate(data.concept_names):
+        if name in added.concept_names:
+            concepts[:, column] = added.concepts[:, added.concept_index(name)]
+        if name in new_concepts:
+            given = _column(added, new_concepts[name])
+            concepts[:, column] = torch.where(given.isnan(), concepts[:, column], given)
+    classes = torch.tensor([data.class_names.index(n) if n in data.class_names else 0 for n in added.class_names])
+    both = Dataset(
+        (*data.ids, *added.ids),
+        concatenate(data.inputs, added.inputs),
+        torch.cat([data.concepts, concepts]),
+        torch.cat([data.labels, classes[added.labels]]),
+        data.concept_names,
+        data.class_names,
+        (*data.splits, *added.splits),
+    )
+    if "row_digests" in data.__dict__:
+        both.__dict__["row_digests"] = (*data.row_digests, *added.row_digests)
+    return both

@@ -1,0 +1,279 @@
+"""The :class:`Editor`: one engine that applies any edit by any method and reports what it did."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ecbm.curvature.losses import Fisher
+from ecbm.edit.auto import auto_edit
+from ecbm.edit.certificate import certify
+from ecbm.edit.edit import Edit
+from ecbm.edit.heads import label_design, solve_heads
+from ecbm.edit.kept import Kept
+from ecbm.edit.paper import InfluenceOptions, edited_design, influence_edit
+from ecbm.edit.report import drift_between, edited_objectives, head_gradient, refitted_statistics
+from ecbm.edit.situation import Situation, carry, situation_of
+from ecbm.errors import InputError, unknown_name
+from ecbm.read.dataset import Dataset
+from ecbm.train import stages
+from ecbm.train.convex import label_objective, with_ones
+from ecbm.train.model import ConceptBottleneck
+from ecbm.train.train import train
+
+__all__ = ["METHODS", "EditResult", "Editor"]
+
+METHODS = ("auto", "exact", "ekfac", "hessian", "retrain")
+
+
+@dataclasses.dataclass(frozen=True)
+class EditResult:
+    """A new model, a new dataset and the report (plain JSON values); the editor's own are untouched."""
+
+    model: ConceptBottleneck
+    data: Dataset
+    report: dict[str, Any]
+
+
+class Editor:
+    """Edits a trained model. Features and curvature are computed on first use and kept for later edits.
+
+    Parameters
+    ----------
+    model
+        A trained model.
+    data
+        The dataset it was trained on (checked by fingerprint).
+
+    Examples
+    --------
+    >>> import ecbm
+    >>> data = ecbm.datasets.breast_cancer()
+    >>> model = ecbm.train(data, ecbm.Recipe(backbone="linear"))
+    >>> sample = data.split("train").ids[0]
+    >>> result = ecbm.Editor(model, data).apply(ecbm.Edit(remove_samples=[sample]))
+    >>> result.report["certificate"]["class_predictions_that_could_differ"]
+    0
+    """
+
+    def __init__(self, model: ConceptBottleneck, data: Dataset) -> None:
+        if model.provenance.data_fingerprint and model.provenance.data_fingerprint != data.fingerprint:
+            raise InputError(
+                "the model was trained on other data (fingerprints differ); pass the dataset it was trained on, or "
+                "result.data after an edit"
+            )
+        if model.concept_names != data.concept_names or model.class_names != data.class_names:
+            raise InputError(
+                "concepts or classes of the model and the data differ; pass the data it was trained on"
+            )
+        self.model, self.data = model, data
+        self.kept = Kept(model, data)
+
+    # -- the public verbs ----------------------------------------------------------------------------------
+
+    def apply(
+        self,
+        edit: Edit | Sequence[Edit],
+        method: str = "auto",
+        *,
+        budget: float = 0.05,
+        fisher: Fisher = "true",
+        damping: float | None = None,
+        relative: bool = True,
+        gradient: str = "difference",
+        warm_start: bool = False,
+    ) -> EditResult:
+        """Apply an edit, or several as one step.
+
+        Parameters
+        ----------
+        edit
+            An :class:`Edit`, or a sequence of edits that are applied one after another and solved once.
+        method
+            ``"auto"``: the best we know within ``budget``. ``"exact"``: both heads to machine precision, the
+            backbone untouched. ``"ekfac"``, ``"hessian"``: the paper's influence steps. ``"retrain"``: the ground
+            truth.
+        budget
+            For ``auto`` with a deep backbone: a share of the cost of retraining (below 1), or seconds (1 and more).
+        fisher, damping, relative, gradient
+            For the influence methods (:class:`~ecbm.edit.paper.InfluenceOptions`).
+        warm_start
+            For ``retrain``: start from the present backbone instead of fresh weights.
+        """
+        if method not in METHODS:
+            raise unknown_name("method", method, METHODS)
+        if not budget > 0:
+            raise InputError(f"budget must be positive (a share below 1, or seconds), got {budget!r}")
+        options = InfluenceOptions(fisher, damping, relative, gradient)
+        started = time.monotonic()
+        edited, whole = self._edited(edit)
+        situation = situation_of(self.model, self.data, whole, edited)
+        seconds: dict[str, float] = {"prepare": time.monotonic() - started}
+        if not whole:
+            return self._nothing(situation, method, seconds)
+        before = dict(self.kept.seconds)
+        mark = time.monotonic()
+        settings: dict[str, Any] = {}
+        if method == "retrain":
+            model = train(
+                edited, self.model.recipe_for(edited.concept_names), start=self.model if warm_start else None
+            )
+            settings = {"warm_start": warm_start}
+        elif method == "exact" or (method == "auto" and self.model.recipe.is_linear):
+            model, settings = self._exact(situation)
+        elif method == "auto":
+            model, settings = auto_edit(situation, self.kept, budget)
+        else:
+            model, settings = influence_edit(method, situation, self.kept, options)
+        fitted = {name: cost - before.get(name, 0.0) for name, cost in self.kept.seconds.items()}
+        fitted = {name: cost for name, cost in fitted.items() if cost > 0}
+        seconds |= {f"fit {name} (kept for later edits)": cost for name, cost in fitted.items()}
+        seconds["edit"] = time.monotonic() - mark - sum(fitted.values())
+        report = self._report(situation, model, method, settings, seconds)
+        return EditResult(model, edited, report)
+
+    def preview(self, edit: Edit | Sequence[Edit], method: str = "auto", **options: Any) -> dict[str, Any]:
+        """The report of :meth:`apply`, without keeping anything."""
+        return self.apply(edit, method, **options).report
+
+    def follow(self, result: EditResult) -> Editor:
+        """An editor for the next edit, on what the last one gave."""
+        return Editor(result.model, result.data)
+
+    # -- methods -------------------------------------------------------------------------------------------
+
+    def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Edit]:
+        if isinstance(edit, Edit):
+            return edit.apply_to(self.data), edit
+        edited = self.data
+        for one in edit:
+            edited = one.apply_to(edited)
+        return edited, Edit.between(self.data, edited)
+
+    def _exact(self, situation: Situation) -> tuple[ConceptBottleneck, dict[str, Any]]:
+        carried = carry(situation, refit_statistics=True)
+        if self.model.recipe.is_linear and not situation.same_samples:
+            design = with_ones(stages.extract_features(carried.backbone, situation.after.inputs))
+            basis = self.kept.basis.for_rows(situation.rows, design)
+        else:
+            design = edited_design(situation, self.kept, carried)
+            basis = self.kept.basis.for_rows(situation.rows, design)
+        solved = solve_heads(carried, situation, design, basis=basis)
+        why = "frozen backbone: both heads are convex, so the edit can equal retraining"
+        if not self.model.recipe.is_linear:
+            why = "heads only: both re-solved exactly on the present backbone's features"
+        return solved.model, {"why": why, "newton_steps": solved.newton_steps}
+
+    def _nothing(self, situation: Situation, method: str, seconds: dict[str, float]) -> EditResult:
+        """The empty edit is the identity, bit for bit, whatever the method."""
+        report = {
+            "method": method,
+            "edit": str(situation.edit),
+            "changed": {"terms": 0, "samples": 0, "concepts": 0},
+            "settings": {"why": "the edit is empty: nothing was done"},
+            "seconds": seconds,
+        }
+        return EditResult(self.model, self.data, report)
+
+    # -- the report ----------------------------------------------------------------------------------------
+
+    def _report(
+        self,
+        situation: Situation,
+        model: ConceptBottleneck,
+        method: str,
+        settings: dict[str, Any],
+        seconds: dict[str, float],
+    ) -> dict[str, Any]:
+        mark = time.monotonic()
+        kept = self.kept
+        carried = carry(situation, refit_statistics=True)
+        same_backbone = _same_parameters(model, carried)
+        old_design = self._design_for(carried, situation, reuse=True)
+        design = self._design_for(model, situation, reuse=same_backbone)
+        before = edited_objectives(carried, situation, carried.concept_logits_from(old_design[:, :-1]).detach())
+        logits = model.concept_logits_from(design[:, :-1]).detach()
+        after = edited_objectives(model, situation, logits)
+        split = "val" if "val" in self.data.split_sizes else "train"
+        watched = self.data.split(split)
+        validation = with_ones(stages.extract_features(model.backbone, watched.inputs))
+        with_old = kept.validation if split == "val" else kept.design
+        drift = drift_between(
+            self.model,
+            model,
+            self.model.concept_logits_from(with_old[:, :-1]).detach(),
+            model.concept_logits_from(validation[:, :-1]).detach(),
+            split,
+        )
+        not_covered = settings.pop("not covered", {})
+        report: dict[str, Any] = {
+            "method": method,
+            "edit": str(situation.edit),
+            "changed": situation.counts(),
+            "settings": settings,
+            "objective": {"before": before, "after": after},
+            "statistics_refitted": refitted_statistics(self.model, model),
+            "not_covered": not_covered,
+            "drift": drift,
+        }
+        report |= self._certificate(situation, model, design, logits, validation)
+        worse = after["concepts"] > before["concepts"] * (1 + 1e-9)
+        if worse and method in ("ekfac", "hessian"):
+            report["warning"] = (
+                f"the edited objective got worse: {before['concepts']:.4g} before, {after['concepts']:.4g} after; "
+                "the step is too long for this network: use method='auto', or more damping"
+            )
+        seconds["report"] = time.monotonic() - mark
+        report["seconds"] = seconds
+        return report
+
+    def _design_for(self, model: ConceptBottleneck, situation: Situation, reuse: bool) -> Tensor:
+        linear = self.model.recipe.is_linear
+        if reuse and (not linear or situation.same_samples):
+            return edited_design(situation, self.kept, model)
+        return with_ones(stages.extract_features(model.backbone, situation.after.inputs))
+
+    def _certificate(
+        self, situation: Situation, model: ConceptBottleneck, design: Tensor, logits: Tensor, validation: Tensor
+    ) -> dict[str, Any]:
+        gradient = head_gradient(design, situation, model)
+        read = label_design(model, situation, logits)
+        head = with_ones(model.label_head.weight.detach())
+        head[:, -1] = model.label_head.bias.detach()
+        ones = situation.after.labels.new_ones(len(read)).double()
+        _, label_gradient = label_objective(
+            read, situation.after.labels, ones, head, model.recipe.label_regularisation
+        )
+        joint = model.recipe.regime == "joint"
+        covers = "both heads"
+        if joint:
+            covers = "the label head, given the concept head (the joint objective couples them)"
+        if not model.recipe.is_linear:
+            covers += ", given the backbone's features"
+        bound = certify(
+            model,
+            design,
+            gradient,
+            read,
+            situation.after.labels,
+            float(label_gradient.norm()),
+            validation,
+            covers,
+            concept_head_fixed=joint,
+        )
+        out: dict[str, Any] = {"certificate": bound.to_dict()}
+        if not model.recipe.is_linear:
+            out["no_certificate_for_backbone"] = (
+                "its objective is not convex, so a small gradient proves nothing about the distance to retraining"
+            )
+        out["residual"] = {"concept_head": float(gradient.norm()), "label_head": float(label_gradient.norm())}
+        return out
+
+
+def _same_parameters(first: ConceptBottleneck, second: ConceptBottleneck) -> bool:
+    a, b = first.backbone.state_dict(), second.backbone.state_dict()
+    return a.keys() == b.keys() and all(bool((a[name] == b[name]).all()) for name in a)

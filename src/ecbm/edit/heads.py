@@ -1,0 +1,148 @@
+"""Both convex heads, re-solved on edited data for given features: the part of an edit that is exact."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from ecbm.edit.situation import Situation
+from ecbm.errors import EcbmError
+from ecbm.train import stages
+from ecbm.train.convex import FeatureBasis, concept_objective, solve_concept_head, solve_label_head, with_ones
+from ecbm.train.joint import solve_joint_heads
+from ecbm.train.model import ConceptBottleneck, linear_from
+from ecbm.train.terms import ConceptTerms
+
+__all__ = ["EXACT_TOLERANCE", "SolvedHeads", "label_design", "rows_of", "solve_heads"]
+
+# Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
+# α, and that error is divided by β once more. Newton gets there in one more step.
+EXACT_TOLERANCE = 2e-14
+_ACCEPTABLE = 1e-10
+
+
+@dataclasses.dataclass(frozen=True)
+class SolvedHeads:
+    """A model with re-solved heads and the gradients that its certificate is made of."""
+
+    model: ConceptBottleneck
+    concept_gradient: Tensor
+    """(k, d) gradient of J'_C at the new concept head."""
+    label_gradient_norm: float
+    newton_steps: int
+
+
+def rows_of(layer: torch.nn.Linear) -> Tensor:
+    """A head's parameters as rows with the bias in the last column."""
+    return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach().double()
+
+
+def label_design(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> Tensor:
+    """What the label head is fitted on after the edit, with a column of ones."""
+    concepts = situation.after.concepts
+    return with_ones(stages.label_inputs(model.recipe, logits, concepts, model.low, model.high))
+
+
+def _concepts(
+    start: Tensor, design: Tensor, terms: ConceptTerms, l2: float, touched: Tensor, basis: FeatureBasis | None
+) -> tuple[Tensor, int]:
+    if len(touched) == 0:
+        return start, 0
+    tolerance = EXACT_TOLERANCE * max(1.0, len(touched) ** 0.5)
+    solved = solve_concept_head(
+        design,
+        terms.targets[:, touched],
+        terms.weights[:, touched],
+        l2,
+        tolerance=tolerance,
+        accept=_ACCEPTABLE,
+        start=start[touched],
+        basis=basis,
+    )
+    parameters = start.clone()
+    parameters[touched] = solved.parameters
+    return parameters, solved.newton_steps
+
+
+def solve_heads(
+    carried: ConceptBottleneck,
+    situation: Situation,
+    design: Tensor,
+    *,
+    basis: FeatureBasis | None = None,
+    features_moved: bool = False,
+) -> SolvedHeads:
+    """Solve the concept head (touched concepts only) and the label head on the edited training samples.
+
+    Parameters
+    ----------
+    carried
+        The model under the new names (:func:`~ecbm.edit.situation.carry`); its heads are the warm start.
+    design
+        Features of the edited training samples with a column of ones.
+    basis
+        A kept preconditioner for ``design``.
+    features_moved
+        True if the features are not those the heads were solved on: then every concept is touched.
+    """
+    recipe, terms = carried.recipe, situation.terms_after
+    alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
+    if recipe.regime == "joint":
+        parameters, steps = _jointly(carried, situation, design)
+    else:
+        every = torch.arange(terms.targets.shape[1])
+        touched = every if features_moved else situation.touched_columns()
+        parameters, steps = _concepts(rows_of(carried.concept_head), design, terms, alpha, touched, basis)
+    _, gradient = concept_objective(design, terms.targets.double(), terms.weights.double(), parameters, alpha)
+    logits = design @ parameters.T
+    low, high = stages.logit_range(logits, situation.after.concepts)
+    model = _with(carried, parameters, None, low, high)
+    read = label_design(model, situation, logits)
+    weights = torch.ones(len(read), dtype=torch.float64)
+    solved = solve_label_head(
+        read,
+        situation.after.labels,
+        weights,
+        len(carried.class_names),
+        beta,
+        tolerance=EXACT_TOLERANCE * 10,
+        accept=_ACCEPTABLE,
+        start=rows_of(carried.label_head),
+    )
+    if not torch.isfinite(solved.parameters).all():
+        raise EcbmError("the label head did not converge on the edited data")
+    final = _with(model, parameters, solved.parameters, low, high)
+    return SolvedHeads(final, gradient, solved.gradient_norm, steps + solved.newton_steps)
+
+
+def _jointly(carried: ConceptBottleneck, situation: Situation, design: Tensor) -> tuple[Tensor, int]:
+    """The joint objective couples the heads: both are moved to its nearest minimum."""
+    solved = solve_joint_heads(
+        design,
+        situation.terms_after,
+        situation.after.labels,
+        carried.recipe,
+        rows_of(carried.concept_head),
+        rows_of(carried.label_head),
+    )
+    return solved.concept, solved.iterations
+
+
+def _with(
+    model: ConceptBottleneck, concept: Tensor, label: Tensor | None, low: Tensor, high: Tensor
+) -> ConceptBottleneck:
+    return ConceptBottleneck(
+        model.backbone,
+        linear_from(concept),
+        model.label_head if label is None else linear_from(label),
+        model.concept_names,
+        model.class_names,
+        model.recipe,
+        model.input_shape,
+        model.positive_weights,
+        low,
+        high,
+        model.provenance,
+    )

@@ -1,0 +1,313 @@
+"""The paper's two methods on both stages: ECBM (EK-FAC) and CBM-IF (the damped exact Hessian).
+
+They are applied as the paper writes them, unguarded: where a step makes the edited objective worse, the report
+says so and the step is kept all the same. Fitted statistics (standardisation, positive weights) stay as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ecbm.curvature import EKFAC, ConceptLoss, ExactOperator, LabelLoss, Vector
+from ecbm.curvature.losses import Fisher
+from ecbm.edit.heads import label_design
+from ecbm.edit.influence import ConceptPart, Widened, add_step, gradient_sum
+from ecbm.edit.kept import Kept
+from ecbm.edit.situation import Situation, carry
+from ecbm.errors import InputError
+from ecbm.read.inputs import Inputs, concatenate
+from ecbm.train import stages
+from ecbm.train.model import ConceptBottleneck
+from ecbm.train.terms import ConceptTerms, concept_terms
+
+__all__ = ["InfluenceOptions", "influence_edit", "widen"]
+
+
+@dataclasses.dataclass(frozen=True)
+class InfluenceOptions:
+    """Settings of an influence step.
+
+    Parameters
+    ----------
+    fisher
+        For ``ekfac``: ``"true"`` (targets drawn from the model), ``"empirical"`` (the data's targets: the paper's
+        text), or ``"exact"`` (the drawn targets' expectation; costs one backward pass a concept).
+    damping
+        δ; ``None`` takes 0 for a frozen backbone (its L2 is enough) and 0.1 of the mean eigenvalue for a deep one.
+    relative
+        Whether δ is a multiple of each layer's mean eigenvalue.
+    gradient
+        ``"difference"`` of new and old terms, or the ``"full"`` new gradient (a Newton step).
+    """
+
+    fisher: Fisher = "true"
+    damping: float | None = None
+    relative: bool = True
+    gradient: str = "difference"
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("fisher", self.fisher, ("true", "empirical", "exact")),
+            ("gradient", self.gradient, ("difference", "full")),
+        ):
+            if value not in allowed:
+                raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+        if self.damping is not None and not self.damping >= 0:
+            raise InputError(f"damping must not be negative, got {self.damping!r}")
+
+
+def widen(situation: Situation, kept: Kept) -> tuple[ConceptPart, Widened, Inputs | Tensor, Tensor, Tensor]:
+    """g, terms and inputs over the union of old and new concepts and samples.
+
+    Returns the widened g, its terms before and after (row i of both is input i), the inputs, and the rows that are
+    present before and after. Old training rows come first, new samples behind them.
+    """
+    before, after = situation.terms_before, situation.terms_after
+    rows_old, rows_new = situation.rows
+    old, new = situation.columns
+    n_old, k_old = before.targets.shape
+    fresh_rows = _others(len(after.targets), rows_new)
+    fresh_columns = _others(after.targets.shape[1], new)
+    shape = (n_old + len(fresh_rows), k_old + len(fresh_columns))
+    positive = kept.model.positive_weights
+    unstandardised = concept_terms(situation.after.concepts, _carried_positive(situation, positive))
+    wide_before = ConceptTerms(torch.zeros(shape), torch.zeros(shape))
+    wide_after = ConceptTerms(torch.zeros(shape), torch.zeros(shape))
+    columns = torch.cat([old, torch.arange(k_old, shape[1])])
+    source = torch.cat([new, fresh_columns])
+    places = torch.cat([rows_old, torch.arange(n_old, shape[0])])
+    origin = torch.cat([rows_new, fresh_rows])
+    for name in ("targets", "weights"):
+        getattr(wide_before, name)[:n_old, :k_old] = getattr(before, name)
+        block = getattr(unstandardised, name)[origin][:, source]
+        getattr(wide_after, name)[places[:, None], columns[None, :]] = block
+    part = copy.deepcopy(kept.part)
+    if len(fresh_columns):
+        part.concept_head = _widen_head(part.concept_head, len(fresh_columns))
+    inputs: Inputs | Tensor = kept.inputs
+    if len(fresh_rows):
+        added = situation.after.select(fresh_rows)
+        if isinstance(inputs, Tensor):
+            inputs = torch.cat([inputs, stages.extract_features(kept.model.backbone, added.inputs).double()])
+        else:
+            inputs = concatenate(inputs, added.inputs)
+    return part, Widened(wide_before, wide_after), inputs, torch.arange(n_old), places
+
+
+def _carried_positive(situation: Situation, positive: Tensor) -> Tensor:
+    old, new = situation.columns
+    carried = situation.positive.clone()
+    carried[new] = positive[old]
+    return carried
+
+
+def _others(count: int, present: Tensor) -> Tensor:
+    absent = torch.ones(count, dtype=torch.bool)
+    absent[present] = False
+    return absent.nonzero().flatten()
+
+
+def _widen_head(head: nn.Linear, extra: int) -> nn.Linear:
+    wide = nn.Linear(head.in_features, head.out_features + extra, dtype=head.weight.dtype)
+    with torch.no_grad():
+        wide.weight.zero_()
+        wide.bias.zero_()
+        wide.weight[: head.out_features] = head.weight
+        wide.bias[: head.out_features] = head.bias
+    return wide
+
+
+def change_of_gradient(
+    part: ConceptPart,
+    wide: Widened,
+    inputs: Inputs | Tensor,
+    present: tuple[Tensor, Tensor],
+    kept: Kept,
+    form: str,
+) -> Vector:
+    """∇J' − ∇J at the model, from backward passes over changed terms only (or the full ∇J')."""
+    n, n_new = len(present[0]), len(present[1])
+    l2 = kept.concept_l2
+    if form == "full":
+        total = gradient_sum(part, inputs, wide.after, present[1])
+        return {name: value / n_new + l2 * part.get_parameter(name).detach() for name, value in total.items()}
+    differs = (wide.before.targets != wide.after.targets) | (wide.before.weights != wide.after.weights)
+    changed = differs.any(1).nonzero().flatten()
+    # The change of the terms is itself one weighted loss: w'(p − t') − w(p − t), but its weights may be negative;
+    # two sums say the same and stay within the loss's domain.
+    new_sum = gradient_sum(part, inputs, wide.after, changed)
+    old_sum = gradient_sum(part, inputs, wide.before, changed)
+    change = {name: (new_sum[name] - old_sum[name]) / n_new for name in new_sum}
+    if n_new != n:
+        for name, value in _match(kept.gradient, part).items():
+            change[name] += (n / n_new - 1) * (value - l2 * part.get_parameter(name).detach())
+    return change
+
+
+def _match(gradient: Vector, part: ConceptPart) -> Vector:
+    """A gradient of the narrow g as one of the widened g: new head rows are 0."""
+    matched = {}
+    for name, value in gradient.items():
+        target = torch.zeros_like(part.get_parameter(name))
+        target[tuple(slice(0, size) for size in value.shape)] = value
+        matched[name] = target
+    return matched
+
+
+def influence_edit(
+    method: str, situation: Situation, kept: Kept, options: InfluenceOptions
+) -> tuple[ConceptBottleneck, dict[str, Any]]:
+    """One influence step on g, then one on f with the inputs that the edited g gives."""
+    part, wide, inputs, before_rows, after_rows = widen(situation, kept)
+    change = change_of_gradient(part, wide, inputs, (before_rows, after_rows), kept, options.gradient)
+    recipe = kept.model.recipe
+    linear = recipe.is_linear
+    damping = options.damping if options.damping is not None else (0.0 if linear else 0.1)
+    settings: dict[str, Any] = {"damping": damping, "relative": options.relative, "gradient": options.gradient}
+    widened = len(situation.edit.add_concepts) > 0
+    if method == "ekfac":
+        settings["fisher"] = options.fisher
+        if widened:
+            loss = ConceptLoss(wide.after.targets, wide.after.weights)
+            curvature = EKFAC.fit(part, inputs, loss, l2=kept.concept_l2, fisher=options.fisher, seed=recipe.seed)
+        else:
+            curvature = kept.concept_curvature(options.fisher)
+        step = curvature.solve(curvature.restrict(change), damping, relative=options.relative)
+        not_covered = curvature.report()["uncovered"]
+    else:
+        step, solver = _hessian_step(part, inputs, wide, change, damping, options, kept, widened)
+        settings |= solver
+        not_covered = {}
+    add_step(part, step, -1.0)
+    carried = carry(situation, refit_statistics=False)
+    model = _put_back(carried, part, situation)
+    logits = _train_logits(model, situation, kept)
+    low, high = stages.logit_range(logits, situation.after.concepts)
+    model.low.copy_(low)
+    model.high.copy_(high)
+    _label_step(method, model, situation, kept, logits, options, damping)
+    settings["not covered"] = not_covered
+    return model, settings
+
+
+def _put_back(carried: ConceptBottleneck, part: ConceptPart, situation: Situation) -> ConceptBottleneck:
+    """The stepped g inside the carried model: rows of removed concepts are dropped here."""
+    old, new = situation.columns
+    k_old = situation.terms_before.targets.shape[1]
+    fresh = _others(len(carried.concept_names), new)
+    with torch.no_grad():
+        head = part.concept_head
+        carried.concept_head.weight[new] = head.weight[old].double()
+        carried.concept_head.bias[new] = head.bias[old].double()
+        carried.concept_head.weight[fresh] = head.weight[k_old:].double()
+        carried.concept_head.bias[fresh] = head.bias[k_old:].double()
+    if not carried.recipe.is_linear:
+        carried.backbone = part.backbone
+    return carried
+
+
+def _train_logits(model: ConceptBottleneck, situation: Situation, kept: Kept) -> Tensor:
+    with torch.no_grad():
+        if not model.recipe.is_linear:
+            return model.concept_logits(situation.after.inputs)
+        design = edited_design(situation, kept, model)
+        logits: Tensor = model.concept_head(design[:, :-1])
+        return logits
+
+
+def edited_design(situation: Situation, kept: Kept, model: ConceptBottleneck) -> Tensor:
+    """Features of the edited training samples, from the kept ones where the backbone is unchanged."""
+    rows_old, rows_new = situation.rows
+    if situation.same_samples and torch.equal(rows_old, rows_new):
+        return kept.design
+    design = kept.design.new_empty(len(situation.after), kept.design.shape[1])
+    design[rows_new] = kept.design[rows_old]
+    fresh = _others(len(situation.after), rows_new)
+    if len(fresh):
+        design[fresh, :-1] = stages.extract_features(model.backbone, situation.after.select(fresh).inputs).double()
+        design[fresh, -1] = 1.0
+    return design
+
+
+def _label_step(
+    method: str,
+    model: ConceptBottleneck,
+    situation: Situation,
+    kept: Kept,
+    logits: Tensor,
+    options: InfluenceOptions,
+    damping: float,
+) -> None:
+    """φ' = φ − H_f⁻¹ ∇J'_Y(φ), with the edited inputs; at the solved label head the old gradient is zero."""
+    read = label_design(model, situation, logits)
+    labels, beta = situation.after.labels, model.recipe.label_regularisation
+    head = model.label_head
+    with torch.no_grad():
+        residual = torch.softmax(head(read[:, :-1]), 1)
+        residual[torch.arange(len(labels)), labels] -= 1
+        flat = residual.T @ read / len(labels)
+        change = {"weight": flat[:, :-1] + beta * head.weight, "bias": flat[:, -1] + beta * head.bias}
+    same_columns = len(situation.columns[0]) == len(model.concept_names) == len(kept.model.concept_names)
+    inputs = read[:, :-1].contiguous()
+    if method == "ekfac":
+        curvature = (
+            kept.label_curvature(options.fisher)
+            if same_columns
+            else EKFAC.fit(head, inputs, LabelLoss(labels), l2=beta, fisher=options.fisher, seed=model.recipe.seed)
+        )
+        step = curvature.solve(change, damping, relative=options.relative)
+    else:
+        exact = ExactOperator(head, inputs, LabelLoss(labels), kind="hessian", l2=beta, batch_size=1024)
+        step = exact.solve(
+            change, 0.0, preconditioner=kept.label_curvature("true") if same_columns else None
+        ).vector
+    add_step(head, step, -1.0)
+
+
+def _hessian_step(
+    part: ConceptPart,
+    inputs: Inputs | Tensor,
+    wide: Widened,
+    change: Vector,
+    damping: float,
+    options: InfluenceOptions,
+    kept: Kept,
+    widened: bool,
+) -> tuple[Vector, dict[str, Any]]:
+    """(H + δ)⁻¹ change by preconditioned CG; δ grows tenfold while the deep Hessian is indefinite."""
+    present = (wide.before.weights != 0).any(1)
+    rows = present.nonzero().flatten()
+    source = inputs[rows] if isinstance(inputs, Tensor) else inputs.subset(rows.tolist())
+    terms = wide.after if widened else wide.before
+    loss = ConceptLoss(terms.targets[rows], terms.weights[rows])
+    curvature = None if widened else kept.concept_curvature("true")
+    absolute = damping
+    if options.relative and damping > 0:
+        means = kept.concept_curvature("true").mean_eigenvalues()
+        absolute = damping * sum(means.values()) / len(means)
+    for kind in ("hessian", "gauss-newton"):
+        operator = ExactOperator(part, source, loss, kind=kind, l2=kept.concept_l2, batch_size=512)
+        tried = absolute
+        for _ in range(3):
+            try:
+                solution = operator.solve(
+                    change, tried, preconditioner=curvature, tolerance=1e-4, iterations=_CG_ITERATIONS
+                )
+            except InputError:
+                tried = max(10 * tried, 1e-3)
+                continue
+            return solution.vector, {
+                "matrix": kind,
+                "absolute damping": tried,
+                "cg iterations": solution.iterations,
+                "cg residual": solution.residual,
+            }
+    raise InputError("the Hessian stays indefinite at every damping tried; use method='ekfac' or 'auto'")
+
+
+_CG_ITERATIONS = 50

@@ -1,0 +1,84 @@
+"""The report of an edit: plain values, ready for JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ecbm.edit.situation import Situation
+from ecbm.train.convex import concept_objective, label_objective, with_ones
+from ecbm.train.model import ConceptBottleneck
+from ecbm.train.stages import label_inputs
+
+__all__ = ["drift_between", "edited_objectives", "refitted_statistics"]
+
+
+def edited_objectives(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> dict[str, float]:
+    """J'_C and J'_Y of a model under the new names, over the edited training samples.
+
+    J'_C counts the L2 of every parameter of g, backbone included.
+    """
+    recipe, after, terms = model.recipe, situation.after, situation.terms_after
+    losses = torch.nn.functional.softplus(logits) - terms.targets.double() * logits
+    data_term = float((terms.weights.double() * losses).sum()) / len(after)
+    predictor = [*model.backbone.parameters(), *model.concept_head.parameters()]
+    squares = sum(float(p.detach().double().square().sum()) for p in predictor)
+    read = with_ones(label_inputs(recipe, logits, after.concepts, model.low, model.high))
+    ones = torch.ones(len(read), dtype=torch.float64)
+    head = torch.cat([model.label_head.weight, model.label_head.bias[:, None]], 1).detach()
+    label, _ = label_objective(read, after.labels, ones, head, recipe.label_regularisation)
+    return {"concepts": data_term + 0.5 * recipe.concept_regularisation * squares, "labels": float(label)}
+
+
+def head_gradient(design: Tensor, situation: Situation, model: ConceptBottleneck) -> Tensor:
+    """∇J'_C over the concept head (k, d), at given features."""
+    head = torch.cat([model.concept_head.weight, model.concept_head.bias[:, None]], 1).detach()
+    terms = situation.terms_after
+    return concept_objective(
+        design, terms.targets.double(), terms.weights.double(), head, model.recipe.concept_regularisation
+    )[1]
+
+
+def drift_between(
+    before: ConceptBottleneck, after: ConceptBottleneck, logits_before: Tensor, logits_after: Tensor, where: str
+) -> dict[str, Any]:
+    """How far predictions moved on the same samples: concepts that both models have, and classes."""
+    shared = [name for name in before.concept_names if name in after.concept_names]
+    old = [before.concept_names.index(name) for name in shared]
+    new = [after.concept_names.index(name) for name in shared]
+    p, q = torch.sigmoid(logits_before[:, old]), torch.sigmoid(logits_after[:, new])
+    a, b = before.classify(logits_before), after.classify(logits_after)
+    gap, class_gap = (p - q).abs(), (a - b).abs()
+    flipped = ((p >= 0.5) != (q >= 0.5)).sum(0)
+    order = flipped.argsort(descending=True)[:10].tolist()
+    return {
+        "split": where,
+        "samples": len(logits_before),
+        "concept_probability_mean_change": float(gap.mean()) if gap.numel() else 0.0,
+        "concept_probability_largest_change": float(gap.max()) if gap.numel() else 0.0,
+        "concept_predictions_changed": int(flipped.sum()),
+        "class_probability_mean_change": float(class_gap.mean()),
+        "class_probability_largest_change": float(class_gap.max()) if class_gap.numel() else 0.0,
+        "class_predictions_changed": int((a.argmax(1) != b.argmax(1)).sum()),
+        "most_changed_concepts": {shared[j]: int(flipped[j]) for j in order if int(flipped[j])},
+    }
+
+
+def refitted_statistics(before: ConceptBottleneck, after: ConceptBottleneck) -> list[str]:
+    """In words, which statistics outside the objectives were fitted again on the edited data."""
+    words = []
+    for name, buffer in after.backbone.named_buffers():
+        old = dict(before.backbone.named_buffers()).get(name)
+        fitted = name.endswith(("mean", "scale")) and "running" not in name
+        if fitted and old is not None and old.shape == buffer.shape and not torch.equal(old, buffer):
+            words.append(f"standardisation ({name})")
+    shared = [name for name in before.concept_names if name in after.concept_names]
+    old_columns = [before.concept_names.index(name) for name in shared]
+    new_columns = [after.concept_names.index(name) for name in shared]
+    if not torch.equal(before.positive_weights[old_columns], after.positive_weights[new_columns]):
+        words.append("positive weights")
+    if not torch.equal(before.low[old_columns], after.low[new_columns]):
+        words.append("intervention logits")
+    return words

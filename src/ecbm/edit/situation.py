@@ -1,0 +1,202 @@
+"""What an edit means for a trained model: terms before and after, and the model carried over to the new names."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import torch
+from torch import Tensor, nn
+
+from ecbm.edit.edit import Edit
+from ecbm.read.dataset import Dataset
+from ecbm.train.backbones import MLP, Standardise
+from ecbm.train.model import ConceptBottleneck, Provenance
+from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
+
+__all__ = ["Situation", "carry", "restandardise", "situation_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Situation:
+    """One edit against one model and dataset.
+
+    ``rows`` pairs old and new rows of training samples that stay, ``columns`` old and new columns of concepts that
+    stay; both are index tensors (old, new).
+    """
+
+    model: ConceptBottleneck
+    edit: Edit
+    data: Dataset
+    edited: Dataset
+    rows: tuple[Tensor, Tensor]
+    columns: tuple[Tensor, Tensor]
+    positive: Tensor
+    terms_before: ConceptTerms
+    terms_after: ConceptTerms
+
+    @property
+    def before(self) -> Dataset:
+        return self.data.split("train")
+
+    @property
+    def after(self) -> Dataset:
+        return self.edited.split("train")
+
+    @property
+    def same_samples(self) -> bool:
+        """True if no training sample comes or goes."""
+        return len(self.before) == len(self.after) == len(self.rows[0])
+
+    def touched_columns(self) -> Tensor:
+        """New columns whose terms differ from the old ones: given the features, only these heads can move."""
+        total = self.terms_after.targets.shape[1]
+        if not self.same_samples:
+            return torch.arange(total)
+        touched = torch.ones(total, dtype=torch.bool)
+        (rows_old, rows_new), (old, new) = self.rows, self.columns
+        a, b = self.terms_before, self.terms_after
+        same = (a.targets[rows_old][:, old] == b.targets[rows_new][:, new]).all(0)
+        same &= (a.weights[rows_old][:, old] == b.weights[rows_new][:, new]).all(0)
+        touched[new] = ~same
+        return touched.nonzero().flatten()
+
+    def changed_rows(self) -> Tensor:
+        """New rows of kept samples with a changed concept target or weight among the kept concepts."""
+        (rows_old, rows_new), (old, new) = self.rows, self.columns
+        a, b = self.terms_before, self.terms_after
+        differs = (a.targets[rows_old][:, old] != b.targets[rows_new][:, new]).any(1)
+        differs |= (a.weights[rows_old][:, old] != b.weights[rows_new][:, new]).any(1)
+        return rows_new[differs]
+
+    def counts(self) -> dict[str, int]:
+        """How many terms, samples and concepts the edit touches."""
+        edit = self.edit
+        samples = {i for i, _, _ in edit.correct_concepts} | {i for i, _ in edit.correct_labels}
+        samples |= set(edit.remove_samples) | {i for vs in edit.add_concepts.values() for i in vs}
+        samples |= set(edit.add_samples.ids if edit.add_samples is not None else ())
+        changed = self.changed_rows()
+        (rows_old, rows_new), (old, new) = self.rows, self.columns
+        terms = len(edit.correct_labels)
+        if len(changed):
+            back = torch.full((len(self.after),), -1, dtype=torch.long)
+            back[rows_new] = rows_old
+            a = self.terms_before.targets[back[changed]][:, old], self.terms_before.weights[back[changed]][:, old]
+            b = self.terms_after.targets[changed][:, new], self.terms_after.weights[changed][:, new]
+            terms += int(((a[0] != b[0]) | (a[1] != b[1])).sum())
+        gone = torch.ones(len(self.before), dtype=torch.bool)
+        gone[rows_old] = False
+        come = torch.ones(len(self.after), dtype=torch.bool)
+        come[rows_new] = False
+        terms += int((self.terms_before.weights[gone] != 0).sum()) + int(
+            (self.terms_after.weights[come] != 0).sum()
+        )
+        terms += int(gone.sum()) + int(come.sum())
+        dropped = [j for j in range(self.terms_before.targets.shape[1]) if j not in set(old.tolist())]
+        fresh = [j for j in range(self.terms_after.targets.shape[1]) if j not in set(new.tolist())]
+        terms += int((self.terms_before.weights[rows_old][:, dropped] != 0).sum())
+        terms += int((self.terms_after.weights[rows_new][:, fresh] != 0).sum())
+        concepts = {c for _, c, _ in edit.correct_concepts} | set(edit.remove_concepts) | set(edit.add_concepts)
+        return {"terms": terms, "samples": len(samples), "concepts": len(concepts)}
+
+
+def situation_of(model: ConceptBottleneck, data: Dataset, edit: Edit, edited: Dataset) -> Situation:
+    """Put an edit beside a model and its data."""
+    before, after = data.split("train"), edited.split("train")
+    shared = [(row, after.rows_by_id[i]) for row, i in enumerate(before.ids) if i in after.rows_by_id]
+    names = {name: column for column, name in enumerate(edited.concept_names)}
+    kept = [(column, names[name]) for column, name in enumerate(data.concept_names) if name in names]
+    positive = positive_weights(after, model.recipe_for(edited.concept_names))
+    return Situation(
+        model,
+        edit,
+        data,
+        edited,
+        _pairs(shared),
+        _pairs(kept),
+        positive,
+        concept_terms(before.concepts, model.positive_weights),
+        concept_terms(after.concepts, positive),
+    )
+
+
+def _pairs(pairs: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+    table = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2)
+    return table[:, 0].contiguous(), table[:, 1].contiguous()
+
+
+def _standardise(backbone: nn.Module) -> tuple[Standardise, nn.Linear | None] | None:
+    """The standardisation in a backbone, and the layer behind it (``None``: the concept head)."""
+    if isinstance(backbone, Standardise):
+        return backbone, None
+    if isinstance(backbone, MLP):
+        first = backbone.layers[0]
+        assert isinstance(first, nn.Linear)
+        return backbone.standardise, first
+    return None
+
+
+def restandardise(model: ConceptBottleneck, x: Tensor) -> ConceptBottleneck:
+    """The same function of the input, written with the standardisation of the rows ``x``.
+
+    z = w·(x − m)/s + b equals w'·(x − m')/s' + b' with w' = w s'/s and b' = b + w·(m' − m)/s.
+    """
+    found = _standardise(model.backbone)
+    if found is None:
+        return model
+    other = copy.deepcopy(model)
+    again = _standardise(other.backbone)
+    assert again is not None
+    old, layer = found[0], again[1] if again[1] is not None else other.concept_head
+    new = Standardise.of(x.flatten(1), old.dtype)
+    with torch.no_grad():
+        weight = layer.weight.double()
+        layer.bias.copy_(layer.bias.double() + weight @ ((new.mean - old.mean) / old.scale))
+        layer.weight.copy_(weight * (new.scale / old.scale))
+    again[0].mean.copy_(new.mean)
+    again[0].scale.copy_(new.scale)
+    return other
+
+
+def carry(situation: Situation, *, refit_statistics: bool) -> ConceptBottleneck:
+    """The unedited model under the new names: removed concepts dropped, new ones with zero weights.
+
+    Dropping a concept drops its head row *and* the label head's input column, so it cannot influence any output.
+    With ``refit_statistics`` the standardisation and positive weights become those of the edited data, without
+    changing what the model computes.
+    """
+    model, edited = situation.model, situation.edited
+    old, new = situation.columns
+    k = len(edited.concept_names)
+    concept = nn.Linear(model.concept_head.in_features, k, dtype=torch.float64)
+    label = nn.Linear(k, len(model.class_names), dtype=torch.float64)
+    low, high = torch.zeros(k, dtype=torch.float64), torch.zeros(k, dtype=torch.float64)
+    with torch.no_grad():
+        concept.weight.zero_()
+        concept.bias.zero_()
+        label.weight.zero_()
+        concept.weight[new] = model.concept_head.weight[old]
+        concept.bias[new] = model.concept_head.bias[old]
+        label.weight[:, new] = model.label_head.weight[:, old]
+        label.bias.copy_(model.label_head.bias)
+    low[new], high[new] = model.low[old], model.high[old]
+    positive = situation.positive
+    if not refit_statistics:
+        positive = positive.clone()
+        positive[new] = model.positive_weights[old]
+    carried = ConceptBottleneck(
+        copy.deepcopy(model.backbone),
+        concept,
+        label,
+        edited.concept_names,
+        model.class_names,
+        model.recipe_for(edited.concept_names),
+        model.input_shape,
+        positive,
+        low,
+        high,
+        Provenance(edited.fingerprint, model.provenance.training),
+    )
+    if refit_statistics and not situation.same_samples:
+        carried = restandardise(carried, situation.after.x)
+    return carried
