@@ -44,7 +44,7 @@ def tabular(
     )
 
 
-def pictures(n: int = 40, *, seed: int = 0) -> ecbm.Dataset:
+def pictures(n: int = 80, *, seed: int = 0) -> ecbm.Dataset:
     """Small drawn birds."""
     return ecbm.datasets.birds(n=n, seed=seed, size=32)
 

@@ -20,7 +20,7 @@ from ecbm.errors import InputError
 from ecbm.files import flush_folder, write_json, write_safetensors, write_text
 from ecbm.keep.card import model_card
 from ecbm.train.backbones import build_backbone, feature_width
-from ecbm.train.model import ConceptBottleneck, Provenance
+from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 
 __all__ = ["load", "save"]
@@ -155,8 +155,8 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
     nothing = torch.zeros(k, dtype=torch.float64)
     model = ConceptBottleneck(
         fresh,
-        nn.Linear(width, k, dtype=torch.float64),
-        nn.Linear(k, classes, dtype=torch.float64),
+        linear_from(torch.zeros(k, width + 1)),
+        linear_from(torch.zeros(classes, k + 1)),
         config["concept_names"],
         config["class_names"],
         Recipe.from_dict(config["recipe"], backbone),

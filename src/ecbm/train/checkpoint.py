@@ -49,7 +49,7 @@ class Checkpoint:
             with safe_open(self.path, framework="pt") as file:
                 header = json.loads((file.metadata() or {})["checkpoint"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            identity, history, (value, epoch) = header["identity"], header["history"], header["best"]
+            identity, history, (lowest, epoch) = header["identity"], header["history"], header["best"]
         except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
             raise InputError(f"{self.path}: not a training checkpoint ({error}); delete it to start over") from None
         if identity != self.identity:
@@ -69,4 +69,4 @@ class Checkpoint:
             slots.setdefault(int(index), {})[slot] = value
         state = optimiser.state_dict()
         optimiser.load_state_dict({"state": slots, "param_groups": state["param_groups"]})
-        return history, (value, epoch, part("best/"))
+        return history, (lowest, epoch, part("best/"))

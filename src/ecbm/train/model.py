@@ -34,7 +34,8 @@ class Provenance:
 def linear_from(parameters: Tensor) -> nn.Linear:
     """A float64 linear layer from rows whose last column is the bias."""
     rows, columns = parameters.shape
-    layer = nn.Linear(columns - 1, rows, dtype=torch.float64)
+    # Without initial weights: these would use up random numbers of the caller.
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, columns - 1, rows, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.copy_(parameters[:, :-1])
         layer.bias.copy_(parameters[:, -1])
