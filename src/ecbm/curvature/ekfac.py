@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ecbm import parallel
 from ecbm.curvature.blocks import Plan, Selection, fingerprint, make_plan
 from ecbm.curvature.checkpoint import Checkpoint
 from ecbm.curvature.fitting import FitJob, Settings
@@ -79,6 +80,8 @@ class EKFAC:
     ) -> EKFAC:
         """Fit the curvature of ``loss`` at the module's present parameters.
 
+        Under ``torchrun`` all processes must call it, with the same arguments; all get the whole result.
+
         Parameters
         ----------
         module
@@ -108,6 +111,7 @@ class EKFAC:
         keys
             int64, one a sample: what the draws of ``"true"`` depend on. ``None``: a hash of the input.
         """
+        parallel.join_group()
         settings = _check_settings(l2, fisher, seed, batch_size, memory_limit_bytes)
         plan = make_plan(module, parameters)
         source = Source(inputs, module)
@@ -138,7 +142,7 @@ class EKFAC:
 
     def mean_eigenvalues(self) -> dict[str, float]:
         """Mean of Λ* of each layer, the unit of relative damping; L2 is not in it."""
-        return {block.name: float(block.eigenvalues.double().mean()) for block in self.blocks}
+        return {block.name: block.spread[1] for block in self.blocks}
 
     def report(self) -> dict[str, Any]:
         """What is covered, what is not and why, and how the fit was made; JSON-ready."""
@@ -198,17 +202,16 @@ class EKFAC:
             yield {name: result[name] for name in vector}
 
     def _divisor(self, block: Block, damping: float, relative: bool) -> Tensor:
-        values = block.eigenvalues
-        scale = float(values.double().mean()) if relative else 1.0
-        divisor = values + (self.settings.l2 + damping * scale)
-        low, high = divisor.aminmax()
-        if not float(low) > block.rounding * float(high):
+        low, mean, high = block.spread
+        shift = self.settings.l2 + damping * (mean if relative else 1.0)
+        low, high = low + shift, high + shift
+        if not low > block.rounding * high:
             raise InputError(
                 f"damping {damping:g}{' (relative)' if relative else ''} leaves layer {block.name!r} with an "
-                f"eigenvalue of {float(low):.3g} beside {float(high):.3g}: the solve would be rounding "
+                f"eigenvalue of {low:.3g} beside {high:.3g}: the solve would be rounding "
                 "error; use a larger damping or l2"
             )
-        return divisor
+        return block.eigenvalues + shift
 
     def _blocks_of(self, vector: Vector) -> list[Block]:
         shapes = {}

@@ -18,6 +18,11 @@ from ecbm.curvature.normalisation import NormalisationLayer
 __all__ = ["Block", "DenseBlock", "KroneckerBlock", "overlap", "symmetric_eigen"]
 
 
+def _spread(values: Tensor) -> tuple[float, float, float]:
+    low, high = values.aminmax()
+    return float(low), float(values.double().mean()), float(high)
+
+
 def symmetric_eigen(matrix: Tensor, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
     """Eigenvalues (float64, negative rounding errors as 0) and eigenvectors, computed in ``dtype``.
 
@@ -67,6 +72,11 @@ class KroneckerBlock:
     def eigenvalues(self) -> Tensor:
         """Λ*, in the layer's type."""
         return (self.sums / self.count).clamp_min_(0).to(self.layer.dtype)
+
+    @cached_property
+    def spread(self) -> tuple[float, float, float]:
+        """Least, mean and greatest eigenvalue."""
+        return _spread(self.eigenvalues)
 
     @property
     def rounding(self) -> float:
@@ -147,6 +157,10 @@ class DenseBlock:
     @property
     def eigenvalues(self) -> Tensor:
         return self.values
+
+    @cached_property
+    def spread(self) -> tuple[float, float, float]:
+        return _spread(self.values)
 
     @property
     def rounding(self) -> float:
