@@ -68,7 +68,7 @@ def measure(case: str, method: str, quick: bool, answer_file: str) -> dict[str, 
     fits = [spent]
     if spent < 30:
         fits = []
-        for _ in range(repeats):
+        for _ in range(repeats if spent < 3 else 1):
             epochs.append(seconds(problem.epoch)[0])
             fits.append(seconds(fit)[0])
     epochs.append(seconds(problem.epoch)[0])

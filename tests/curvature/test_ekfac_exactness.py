@@ -88,15 +88,18 @@ def test_exact_operators_equal_autograd(model: str, kind: str, matrix: str) -> N
 
 
 def test_conjugate_gradients_reach_the_dense_solution_sooner_with_ekfac() -> None:
-    case = make_case("mlp", True, "concepts", "missing", n=200)
-    with torch.no_grad():
-        case.inputs[:, 0] *= 10
-    operator = ExactOperator(case.module, case.inputs, case.loss, l2=1e-3)
-    fitted = EKFAC.fit(case.module, case.inputs, case.loss, l2=1e-3, fisher="exact")
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(20, 8), nn.Tanh(), nn.Linear(8, 4)).double()
+    inputs = torch.randn(200, 20, dtype=torch.float64) * torch.logspace(-2, 1, 20, dtype=torch.float64)
+    targets = torch.rand(200, 4, dtype=torch.float64)
+    targets[torch.rand(200, 4) < 0.3] = float("nan")
+    case = Case(module, inputs, ConceptLoss(targets))
+    operator = ExactOperator(case.module, case.inputs, case.loss, l2=1e-4)
+    fitted = EKFAC.fit(case.module, case.inputs, case.loss, l2=1e-4, fisher="exact")
     vector = random_vector(case.module, operator.names)
-    truth = flatten(operator.solve_dense(vector, 1e-3), operator.names)
-    plain = operator.solve(vector, 1e-3, tolerance=1e-9, iterations=1000)
-    helped = operator.solve(vector, 1e-3, preconditioner=fitted, tolerance=1e-9, iterations=1000)
+    truth = flatten(operator.solve_dense(vector, 1e-4), operator.names)
+    plain = operator.solve(vector, 1e-4, tolerance=1e-9, iterations=1000)
+    helped = operator.solve(vector, 1e-4, preconditioner=fitted, tolerance=1e-9, iterations=1000)
     assert plain.converged
     assert helped.converged
     assert relative_error(flatten(helped.vector, operator.names), truth) <= 1e-6

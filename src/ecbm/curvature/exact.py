@@ -217,9 +217,9 @@ class ExactOperator:
                     f"{steps} steps); use a larger damping or kind='gauss-newton'"
                 )
             length = inner / bend
-            for name in solution:
-                solution[name] += length * direction[name]
-                residual[name] -= length * product[name]
+            # new tensors: without a preconditioner, the direction is the residual itself
+            solution = {name: value + length * direction[name] for name, value in solution.items()}
+            residual = {name: value - length * product[name] for name, value in residual.items()}
             steps += 1
             relative = math.sqrt(_dot(residual, residual)) / size
             prepared = prepare(residual)
