@@ -27,7 +27,7 @@ demo: .venv/base
 	@$(BIN)/ecbm demo
 
 test: .venv/test
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: .venv/lint
 	@$(BIN)/ruff check .

@@ -270,7 +270,11 @@ def solve_concept_head(
         A kept :class:`FeatureBasis`; any orthonormal basis is right, a fitting one is fast.
     """
     problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design))
-    first = design.new_zeros(targets.shape[1], design.shape[1]) if start is None else start
+    first = design.new_zeros(targets.shape[1], design.shape[1])
+    if start is not None:
+        # A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
+        at_start, at_zero = (concept_objective(design, targets, weights, at, l2)[0] for at in (start.double(), first))
+        first = torch.where((at_start < at_zero)[:, None], start.double(), first)
     result = minimise(problem, design, first, tolerance)
     objective, _ = concept_objective(design, targets, weights, result.parameters, l2)
     return _finish("concept head", result, objective, accept or tolerance)
@@ -292,7 +296,10 @@ def solve_label_head(
     Parameters are as in :func:`solve_concept_head`; ``weights`` is (n,) and ``classes`` the number of classes.
     """
     problem = _LabelProblem(design, labels, weights, classes, l2)
-    first = design.new_zeros(classes, design.shape[1]) if start is None else start
+    first = design.new_zeros(classes, design.shape[1])
+    if start is not None:
+        at_start, at_zero = (label_objective(design, labels, weights, at, l2)[0] for at in (start.double(), first))
+        first = start.double() if at_start < at_zero else first
     result = minimise(problem, design, first, tolerance)
     objective, _ = label_objective(design, labels, weights, result.parameters, l2)
     return _finish("label head", result, objective, accept or tolerance)
