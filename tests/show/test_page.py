@@ -69,9 +69,7 @@ def full_page(text="A name"):
 def test_a_page_is_well_formed_and_in_the_right_order():
     outline = Outline(full_page().html())
     order = [
-        tag
-        for tag, _ in outline.tags
-        if tag in {"html", "head", "title", "body", "h1", "h2", "main", "footer"}
+        tag for tag, _ in outline.tags if tag in {"html", "head", "title", "body", "h1", "h2", "main", "footer"}
     ]
     assert order == ["html", "head", "title", "body", "h1", "main", "h2", "h2", "footer"]
     anchors = [attributes["id"] for attributes in outline.named("h2")]

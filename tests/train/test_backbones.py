@@ -7,7 +7,6 @@ import pickle
 
 import pytest
 import torch
-from kit import pictures, same_bytes, tabular
 from safetensors.torch import save_file
 from torch import nn
 
@@ -15,13 +14,14 @@ import ecbm
 from ecbm import InputError
 from ecbm.train.backbones import build_backbone
 from ecbm.train.resnet import ResNet, load_backbone_weights, resnet18
+from kit import pictures, same_bytes, tabular
 
 
 def torchvision_resnet18() -> dict[str, tuple[int, ...]]:
     """Names and shapes of torchvision's ResNet-18, from the rule that makes them."""
 
     def norm(name, width):
-        shapes = {part: (width,) for part in ("weight", "bias", "running_mean", "running_var")}
+        shapes = dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (width,))
         return {f"{name}.{part}": shape for part, shape in shapes.items()} | {f"{name}.num_batches_tracked": ()}
 
     names = {"conv1.weight": (64, 3, 7, 7)} | norm("bn1", 64)

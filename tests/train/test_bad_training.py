@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from kit import CLASSES, CONCEPTS, pictures, tabular
 from torch import nn
 
 import ecbm
 from ecbm import InputError, Recipe
+from kit import CLASSES, CONCEPTS, pictures, tabular
 
 
 def lacking(kind):

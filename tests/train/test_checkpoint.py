@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
-from kit import same_bytes
 from torch import nn
 
 from ecbm.train.checkpoint import Checkpoint
+from kit import same_bytes
 
 
 def test_module_optimiser_history_and_best_come_back_bit_for_bit(tmp_path):

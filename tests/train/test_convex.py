@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kit import newton_logistic, newton_multinomial
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
@@ -20,6 +19,7 @@ from ecbm.train.convex import (
     solve_label_head,
     with_ones,
 )
+from kit import newton_logistic, newton_multinomial
 
 TOLERANCE = 1e-10
 

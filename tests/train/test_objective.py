@@ -6,7 +6,6 @@ import copy
 
 import pytest
 import torch
-from kit import tabular
 from torch import nn
 
 import ecbm
@@ -16,6 +15,7 @@ from ecbm.train.backbones import build_backbone
 from ecbm.train.loop import _batches, _learning_rate, fit
 from ecbm.train.recipe import Recipe
 from ecbm.train.terms import concept_terms, positive_weights
+from kit import tabular
 
 BOTTLENECKS = ("logits", "probabilities")
 
@@ -75,7 +75,9 @@ def test_more_l2_gives_smaller_weights_everywhere():
     norms = []
     for l2 in (1e-4, 1.0):
         model = ecbm.train(data, Recipe(backbone="mlp", hidden=(8,), concept_l2=l2, epochs=30, patience=None))
-        norms.append([float(p.detach().norm()) for p in [*model.backbone.parameters(), *model.concept_head.parameters()]])
+        norms.append(
+            [float(p.detach().norm()) for p in [*model.backbone.parameters(), *model.concept_head.parameters()]]
+        )
     assert all(strong < weak for weak, strong in zip(*norms, strict=True))
 
 

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+
 from kit import python
 
 # One run of the fixture for all tests here, also where tests are spread over processes.

@@ -6,11 +6,11 @@ import re
 import sys
 
 import pytest
-from kit import tabular
 
 import ecbm
 from ecbm import progress as module
 from ecbm.progress import progress, silence
+from kit import tabular
 
 
 @pytest.fixture

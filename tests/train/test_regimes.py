@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 import torch
-from kit import CLASSES, CONCEPTS, pictures, tabular
 from torch import nn
 
 import ecbm
 from ecbm.train.convex import label_objective, with_ones
 from ecbm.train.stages import fill_missing, logit_range
+from kit import CLASSES, CONCEPTS, pictures, tabular
 
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")

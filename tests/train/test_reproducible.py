@@ -10,12 +10,13 @@ import time
 
 import pytest
 import torch
-from kit import pictures, python, same_bytes, tabular
 from safetensors import safe_open
 from torch import nn
 
 import ecbm
 from ecbm.train import loop, stages
+from kit import pictures, python, same_bytes, tabular
+
 
 def with_dropout() -> nn.Module:
     with torch.random.fork_rng():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kit import CONCEPTS, tabular
 from torch import nn
 from torch.nn import functional
 
 import ecbm
 from ecbm.train.terms import concept_terms, positive_weights
+from kit import CONCEPTS, tabular
 
 
 def weighted_loss(logits, terms):

@@ -118,7 +118,7 @@ def main() -> None:
     """Entry point of the ``ecbm`` command."""
     # Not typer's own handling of errors: it draws a box of several lines around a wrong option.
     try:
-        status = app(standalone_mode=False)
+        status = app(standalone_mode=False, prog_name="ecbm")
     except EcbmError as error:
         _stop(str(error))
     except BrokenPipeError:

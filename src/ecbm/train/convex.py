@@ -33,6 +33,7 @@ from ecbm.train.newton import NewtonResult, Product, minimise
 __all__ = [
     "ConvexSolution",
     "FeatureBasis",
+    "class_blocks",
     "concept_objective",
     "label_objective",
     "solve_concept_head",
@@ -44,7 +45,8 @@ __all__ = [
 _WIDEST_CLASS_BLOCK = 400
 _CLASS_BLOCK_BYTES = 2**30
 _FELT = 1e-3
-_LARGEST_SHARE_FELT = 0.3
+_MANY_PRODUCTS = 30
+_SATURATED = 30.0
 
 
 def with_ones(features: Tensor) -> Tensor:
@@ -172,14 +174,25 @@ class _ConceptProblem:
 
 
 class _LabelProblem:
-    """One multinomial logistic regression; its rows belong together."""
+    """One multinomial logistic regression; its rows belong together.
+
+    Products start with the shared eigenbasis as preconditioner. Where that takes many of them, the exact diagonal
+    block of every class is built (or was given) and used from then on.
+    """
 
     together = True
 
-    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor, classes: int, l2: float) -> None:
+    def __init__(
+        self, design: Tensor, labels: Tensor, weights: Tensor, classes: int, l2: float, blocks: Tensor | None
+    ) -> None:
         self.design, self.design32, self.l2 = design, design.float(), l2
         self.weights = weights.double()[:, None] / len(design)
-        self.truth = functional.one_hot(labels, classes)
+        self.equal = float(self.weights[0, 0]) if bool((weights == weights[0]).all()) else None
+        self.truth = functional.one_hot(labels, classes).double()
+        width = design.shape[1]
+        self.small = width <= _WIDEST_CLASS_BLOCK and 4 * classes * width * width <= _CLASS_BLOCK_BYTES
+        self.inverses = invert_blocks(blocks, l2) if blocks is not None and self.small else None
+        self.products = 0
         self._basis: FeatureBasis | None = None
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
@@ -191,41 +204,56 @@ class _LabelProblem:
         centred = change - (p * change).sum(1, keepdim=True)
         return (self.weights * change * (p - self.truth)).sum(0), (self.weights * p * centred * change).sum(0)
 
-    def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
-        p64 = torch.softmax(logits, 1)
-        curvature = (self.weights * p64 * (1 - p64)).float()
-        p, weights = p64.to(dtype), self.weights.to(dtype)
-        design = self.design if dtype == torch.float64 else self.design32
+    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
+        p = torch.softmax(logits.float(), 1)
+        weights = self.weights.float()
+        if self.small and self.products > _MANY_PRODUCTS:
+            self.inverses = invert_blocks(class_blocks(self.design32, p, weights), self.l2)
+        self.products = 0
 
         def multiply(vector: Tensor, active: Tensor) -> Tensor:
-            image = p * (design @ vector.T)
-            image -= p * image.sum(1, keepdim=True)
-            return (weights * image).T @ design + self.l2 * vector
+            self.products += 1
+            image = (self.design32 @ vector.T).mul_(p)
+            image.addcmul_(p, image.sum(1, keepdim=True), value=-1.0)
+            if self.equal is None:
+                image.mul_(weights)
+                return (image.T @ self.design32).add_(vector, alpha=self.l2)
+            return (image.T @ self.design32).mul_(self.equal).add_(vector, alpha=self.l2)
 
-        return multiply, self._preconditioner(curvature)
+        if self.inverses is not None:
+            inverses = self.inverses
+            return multiply, lambda vector, active: torch.bmm(inverses, vector[:, :, None])[:, :, 0]
+        self._basis = self._basis or FeatureBasis.of(self.design)
+        basis, diagonal = self._basis, self._basis.diagonal(weights * p * (1 - p), self.l2)
+        return multiply, lambda vector, active: basis.precondition(diagonal, vector)
 
-    def _preconditioner(self, curvature: Tensor) -> Product:
-        classes, width = curvature.shape[1], self.design.shape[1]
-        # A class feels few samples once the model knows most of them; the others are left out of its block.
-        felt = curvature > _FELT * curvature.amax(0)
-        small = width <= _WIDEST_CLASS_BLOCK and 4 * classes * width * width <= _CLASS_BLOCK_BYTES
-        if not small or float(felt.float().mean()) > _LARGEST_SHARE_FELT:
-            self._basis = self._basis or FeatureBasis.of(self.design)
-            basis, diagonal = self._basis, self._basis.diagonal(curvature, self.l2)
-            return lambda vector, active: basis.precondition(diagonal, vector)
-        blocks = torch.empty(classes, width, width)
-        for index in range(classes):
-            rows = felt[:, index].nonzero().flatten()
-            part = self.design32[rows]
-            torch.mm(part.T * curvature[rows, index], part, out=blocks[index])
-        blocks.diagonal(dim1=1, dim2=2).add_(self.l2)
-        factors, status = torch.linalg.cholesky_ex(blocks)
-        if bool((status != 0).any()):  # rounding in float32: a little more of the identity makes it definite
-            largest = blocks.diagonal(dim1=1, dim2=2).amax(1)[:, None]
-            blocks.diagonal(dim1=1, dim2=2).add_(1e-4 * largest)
-            factors = torch.linalg.cholesky(blocks)
-        inverses = torch.cholesky_inverse(factors)
-        return lambda vector, active: torch.bmm(inverses, vector.float()[:, :, None])[:, :, 0].to(vector.dtype)
+
+def class_blocks(design: Tensor, probabilities: Tensor, weights: Tensor) -> Tensor:
+    """(classes, d, d): Σ_i v_i p_ic (1 − p_ic) b_i b_iᵀ / n for every class, float32, without the L2 term.
+
+    A class feels few samples once the model knows most of them; the others are left out of its block.
+    """
+    curvature = weights * probabilities * (1 - probabilities)
+    felt = curvature > _FELT * curvature.amax(0)
+    classes, width = curvature.shape[1], design.shape[1]
+    blocks = torch.empty(classes, width, width)
+    for index in range(classes):
+        rows = felt[:, index].nonzero().flatten()
+        part = design[rows]
+        torch.mm(part.T * curvature[rows, index], part, out=blocks[index])
+    return blocks
+
+
+def invert_blocks(blocks: Tensor, l2: float) -> Tensor:
+    """(blocks + l2)⁻¹; where rounding leaves one indefinite, a little more of the identity is added."""
+    shifted = blocks.clone()
+    shifted.diagonal(dim1=1, dim2=2).add_(l2)
+    factors, status = torch.linalg.cholesky_ex(shifted)
+    if bool((status != 0).any()):
+        largest = shifted.diagonal(dim1=1, dim2=2).amax(1)[:, None]
+        shifted.diagonal(dim1=1, dim2=2).add_(1e-4 * largest)
+        factors = torch.linalg.cholesky(shifted)
+    return torch.cholesky_inverse(factors)
 
 
 def _finish(what: str, result: NewtonResult, objective: Tensor, tolerance: float) -> ConvexSolution:
@@ -237,6 +265,16 @@ def _finish(what: str, result: NewtonResult, objective: Tensor, tolerance: float
             "raise its L2 or the tolerance"
         )
     return ConvexSolution(result.parameters, norm, float(objective.sum()), result.steps, result.products)
+
+
+def _sane_start(design: Tensor, targets: Tensor, weights: Tensor, start: Tensor, l2: float) -> Tensor:
+    """Rows of ``start``, or zeros where those are better: where every sigmoid is saturated, Newton crawls."""
+    sampled = design[:: max(1, len(design) // 256)]
+    if float((sampled @ start.T).abs().max()) < _SATURATED:
+        return start
+    zero = torch.zeros_like(start)
+    at_start, at_zero = (concept_objective(design, targets, weights, at, l2)[0] for at in (start, zero))
+    return torch.where((at_start < at_zero)[:, None], start, zero)
 
 
 def solve_concept_head(
@@ -273,7 +311,9 @@ def solve_concept_head(
     first = design.new_zeros(targets.shape[1], design.shape[1])
     if start is not None:
         # A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
-        at_start, at_zero = (concept_objective(design, targets, weights, at, l2)[0] for at in (start.double(), first))
+        at_start, at_zero = (
+            concept_objective(design, targets, weights, at, l2)[0] for at in (start.double(), first)
+        )
         first = torch.where((at_start < at_zero)[:, None], start.double(), first)
     result = minimise(problem, design, first, tolerance)
     objective, _ = concept_objective(design, targets, weights, result.parameters, l2)
@@ -290,12 +330,14 @@ def solve_label_head(
     tolerance: float = 1e-10,
     accept: float | None = None,
     start: Tensor | None = None,
+    blocks: Tensor | None = None,
 ) -> ConvexSolution:
     """Minimise J_Y over the label head: one multinomial logistic regression.
 
-    Parameters are as in :func:`solve_concept_head`; ``weights`` is (n,) and ``classes`` the number of classes.
+    Parameters are as in :func:`solve_concept_head`; ``weights`` is (n,), ``classes`` the number of classes, and
+    ``blocks`` kept :func:`class_blocks`, which precondition from the first step.
     """
-    problem = _LabelProblem(design, labels, weights, classes, l2)
+    problem = _LabelProblem(design, labels, weights, classes, l2, blocks)
     first = design.new_zeros(classes, design.shape[1])
     if start is not None:
         at_start, at_zero = (label_objective(design, labels, weights, at, l2)[0] for at in (start.double(), first))

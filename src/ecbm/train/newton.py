@@ -19,6 +19,7 @@ __all__ = ["NewtonResult", "Problem", "minimise"]
 _MAX_NEWTON = 200
 _MAX_CG = 300
 _MAX_LINE = 20
+_UNIT_STEP_BELOW = 1e-3
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """(vectors, which of the rows they are) → vectors."""
@@ -158,7 +159,7 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
         multiply, precondition = problem.system(logits[:, rows], rows, dtype)
         # Inexact Newton: the system is solved the better the closer the optimum (superlinear), but never better
         # than the tolerance asks for. Unit right-hand sides keep float32 within its range.
-        forcing = torch.maximum(norms.sqrt().clamp(1e-4, 0.1), 0.2 * share / norms).clamp_max(0.5).to(dtype)
+        forcing = torch.maximum(norms.sqrt().clamp(1e-5, 0.1), 0.2 * share / norms).clamp_max(0.5).to(dtype)
         scaled = (gradient[rows] / norms[:, None]).to(dtype)
         direction, count, sound = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
         products += count
@@ -166,13 +167,14 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
             dtype = torch.float64
             continue
         move = -direction.double() * norms[:, None]
-        change = design @ move.T
-        length = _step_lengths(problem, logits[:, rows], change, parameters[rows], move, rows)
-        parameters[rows] += length[:, None] * move
-        # Logits are recomputed, not updated, where rounding would add up: in the last, small steps.
-        if float(norms.max()) < 1e-3:
+        if float(norms.max()) < _UNIT_STEP_BELOW:
+            # Here Newton's own length is right; and logits are recomputed, not updated, or rounding would add up.
+            parameters[rows] += move
             logits[:, rows] = design @ parameters[rows].T
         else:
+            change = design @ move.T
+            length = _step_lengths(problem, logits[:, rows], change, parameters[rows], move, rows)
+            parameters[rows] += length[:, None] * move
             logits[:, rows] += length * change
         gradient[rows] = problem.gradient(logits[:, rows], parameters[rows], rows)
         steps += 1

@@ -60,7 +60,7 @@ class Recipe:
     bottleneck
         What the label head reads: concept ``"logits"`` or ``"probabilities"``.
     concept_l2, label_l2
-        α and β of the objectives, on every parameter of the stage. ``None`` takes 1e-2 for the linear backbone
+        α and β of the objectives, on every parameter of the stage. ``None`` takes 0.1 for the linear backbone
         and 1e-3 for a deep one, and 1e-2 for logits and 1e-3 for probabilities.
     joint_weight
         c of the joint objective.
@@ -81,7 +81,8 @@ class Recipe:
     resolve_concept_head
         Re-solve the concept head exactly on the final features as the last step of deep training.
     head_tolerance
-        Gradient norm to which the convex heads are solved, in float64.
+        Gradient norm to which the convex heads are solved at least, in float64. The solver aims a thousand times
+        lower, which costs one more step and lets later edits prove that nothing else moved.
     seed
         Decides initial weights and the order of samples.
 
@@ -148,7 +149,7 @@ class Recipe:
     @property
     def concept_regularisation(self) -> float:
         """α, with the default filled in."""
-        return self.concept_l2 if self.concept_l2 is not None else (1e-2 if self.is_linear else 1e-3)
+        return self.concept_l2 if self.concept_l2 is not None else (0.1 if self.is_linear else 1e-3)
 
     @property
     def label_regularisation(self) -> float:

@@ -29,6 +29,9 @@ __all__ = [
     "logit_range",
 ]
 
+# How far below the stated tolerance the solvers aim (Recipe.head_tolerance).
+_AIM = 1e-3
+
 
 def check_trainable(data: Dataset, recipe: Recipe) -> None:
     """Refuse, before any work, data that cannot be trained on; the message names split, class or concept."""
@@ -78,7 +81,8 @@ def fit_concept_head(
         terms.targets[:, columns],
         terms.weights[:, columns],
         l2,
-        tolerance=tolerance * math.sqrt(max(len(share), 1) / k),
+        tolerance=_AIM * tolerance * math.sqrt(max(len(share), 1) / k),
+        accept=tolerance * math.sqrt(max(len(share), 1) / k),
         start=None if start is None else start[columns],
         basis=FeatureBasis.of(design),
     )
@@ -102,7 +106,9 @@ def fit_label_head(
 ) -> ConvexSolution:
     """Solve the label head. Every process does, and the first one's answer is kept, so that all are equal."""
     weights = torch.ones(len(labels), dtype=torch.float64)
-    solution = solve_label_head(design, labels, weights, classes, l2, tolerance=tolerance, start=start)
+    solution = solve_label_head(
+        design, labels, weights, classes, l2, tolerance=_AIM * tolerance, accept=tolerance, start=start
+    )
     parallel.broadcast(solution.parameters)
     return solution
 
