@@ -1,7 +1,7 @@
 # `make demo` and `make test` each work as the first command in a fresh clone; both reuse .venv afterwards.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test lint bench clean
 

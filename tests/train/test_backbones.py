@@ -202,7 +202,7 @@ def test_any_module_can_be_a_backbone_and_comes_back_from_disk(tmp_path):
     assert again.fingerprint == model.fingerprint
     with pytest.raises(InputError, match="custom backbone; pass the module as backbone="):
         ecbm.load(tmp_path / "model")
-    with pytest.raises(InputError, match="lacks|unexpected"):
+    with pytest.raises(InputError, match=r"lacks|unexpected"):
         ecbm.load(tmp_path / "model", backbone=nn.Linear(6, 6))
 
 

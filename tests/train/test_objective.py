@@ -126,5 +126,5 @@ def test_training_stops_early_and_keeps_the_best_epoch():
 
 def test_a_training_that_diverges_says_so():
     data = tabular(60)
-    with pytest.raises(ecbm.EcbmError, match="diverged in epoch .*lower learning_rate"):
+    with pytest.raises(ecbm.EcbmError, match=r"diverged in epoch .*lower learning_rate"):
         ecbm.train(data, Recipe(backbone=nn.Linear(6, 4), learning_rate=1e30, epochs=8))

@@ -115,9 +115,9 @@ def test_the_order_of_concepts_and_classes_in_the_data_does_not_matter():
 
 def test_unknown_classes_and_concepts_are_refused_with_near_matches():
     data, model = hand_data(), hand_model(torch.randn(3, 5))
-    with pytest.raises(ecbm.UnknownNameError, match="unknown class 'wrens'.*did you mean 'wren'"):
+    with pytest.raises(ecbm.UnknownNameError, match=r"unknown class 'wrens'.*did you mean 'wren'"):
         ecbm.evaluate(model, data.replace(class_names=["finch", "wrens", "crow"]))
-    with pytest.raises(ecbm.UnknownNameError, match="unknown concept 'round'.*did you mean 'rounded'"):
+    with pytest.raises(ecbm.UnknownNameError, match=r"unknown concept 'round'.*did you mean 'rounded'"):
         ecbm.evaluate(model, data.replace(concept_names=[*CONCEPTS[:4], "rounded"]))
 
 

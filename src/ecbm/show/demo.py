@@ -45,6 +45,10 @@ class Correction:
     after: Tensor
 
 
+def _article(name: str) -> str:
+    return "an" if name[:1].lower() in set("aeiou") else "a"
+
+
 def find_correction(model: ConceptBottleneck, data: Dataset) -> Correction | None:
     """The correction of a single group that turns a wrong class into the right one most clearly."""
     logits = model.concept_logits(data.inputs)
@@ -130,7 +134,11 @@ def build_page(
         row = int((test.labels == species).nonzero()[0])
         predicted = int(classes[row].argmax())
         right = predicted == species
-        badge = Badge("right", "good") if right else Badge(f"is a {test.class_names[species]}", "bad")
+        badge = (
+            Badge("right", "good")
+            if right
+            else Badge(f"is {_article(test.class_names[species])} {test.class_names[species]}", "bad")
+        )
         caption = f"{float(classes[row, predicted]):.0%} sure"
         bars = _bars(test, row, probabilities[row])
         cards.append(Card(test.inputs.raw([row])[0], test.class_names[predicted], caption, bars, badges=[badge]))
@@ -217,8 +225,9 @@ def run_demo(
             rows = [found.row, *torch.arange(3).tolist()]
             console.print(terminal_row(list(test.inputs.raw(rows)), [test.ids[row] for row in rows]))
         console.print(
-            f"  {test.ids[found.row]} was taken for a [red]{names[0]}[/red] ({float(found.before.max()):.0%}); "
-            f"with [bold]{found.group}[/bold] set to the truth it is a [green]{names[1]}[/green] "
+            f"  {test.ids[found.row]} was taken for {_article(names[0])} [red]{names[0]}[/red] "
+            f"({float(found.before.max()):.0%}); with [bold]{found.group}[/bold] set to the truth it is "
+            f"{_article(names[1])} [green]{names[1]}[/green] "
             f"({float(found.after.max()):.0%})"
         )
         result["intervention"] = {
