@@ -31,10 +31,13 @@ from ecbm.errors import EcbmError
 from ecbm.train.newton import NewtonResult, Product, minimise
 
 __all__ = [
+    "CLASS_BLOCK_BYTES",
+    "WIDEST_CLASS_BLOCK",
     "ConvexSolution",
     "FeatureBasis",
     "class_blocks",
     "concept_objective",
+    "invert_blocks",
     "label_objective",
     "solve_concept_head",
     "solve_label_head",
@@ -42,11 +45,13 @@ __all__ = [
 ]
 
 # Exact class blocks cost d/4 Hessian products; beyond this width the shared eigenbasis is the better buy.
-_WIDEST_CLASS_BLOCK = 400
-_CLASS_BLOCK_BYTES = 2**30
+WIDEST_CLASS_BLOCK = 400
+CLASS_BLOCK_BYTES = 2**30
 _FELT = 1e-3
 _MANY_PRODUCTS = 30
 _SATURATED = 30.0
+_MOST_LEADING = 256
+_MANY_PRODUCTS_GIVEN = 80
 
 
 def with_ones(features: Tensor) -> Tensor:
@@ -87,8 +92,27 @@ class FeatureBasis:
         """Diagonal of QᵀHQ + l2 for every row: curvature is (n, rows), already divided by n."""
         return (curvature.float().T @ self.squared).add_(l2)
 
-    def precondition(self, diagonal: Tensor, vector: Tensor) -> Tensor:
-        return (((vector.float() @ self.vectors) / diagonal) @ self.vectors.T).to(vector.dtype)
+    def precondition(self, diagonal: Tensor, vector: Tensor, leading: Tensor | None = None) -> Tensor:
+        """Q D⁻¹ Qᵀ vector, with the exact inverse ``leading`` (rows, m, m) on the m largest directions if given."""
+        rotated = vector.float() @ self.vectors
+        scaled = rotated / diagonal
+        if leading is not None:
+            count = leading.shape[1]
+            scaled[:, -count:] = (leading @ rotated[:, -count:, None])[:, :, 0]
+        return (scaled @ self.vectors.T).to(vector.dtype)
+
+    def leading_inverses(self, design: Tensor, curvature: Tensor, l2: float) -> Tensor:
+        """(k, m, m): inverse of each concept's Hessian within the directions whose curvature exceeds the L2.
+
+        What is left out is dominated by the L2 term, so with these a warm-started solve needs a few products.
+        """
+        mean = self.squared.mean(0)
+        count = int((0.25 * mean > 0.1 * l2).sum().clamp(1, _MOST_LEADING))
+        rotated = design.float() @ self.vectors[:, -count:]
+        blocks = torch.empty(curvature.shape[1], count, count)
+        for index in range(len(blocks)):
+            torch.mm(rotated.T * curvature[:, index].float(), rotated, out=blocks[index])
+        return invert_blocks(blocks, l2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,8 +161,16 @@ class _ConceptProblem:
 
     together = False
 
-    def __init__(self, design: Tensor, targets: Tensor, weights: Tensor, l2: float, basis: FeatureBasis) -> None:
-        self.design, self.design32, self.l2, self.basis = design, design.float(), l2, basis
+    def __init__(
+        self,
+        design: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        l2: float,
+        basis: FeatureBasis,
+        leading: Tensor | None = None,
+    ) -> None:
+        self.design, self.design32, self.l2, self.basis, self.leading = design, design.float(), l2, basis, leading
         self.weights = weights.double() / len(design)
         self.targets = torch.where(weights == 0, 0.0, targets.double())
 
@@ -146,6 +178,10 @@ class _ConceptProblem:
         if len(rows) == self.weights.shape[1]:
             return self.weights, self.targets
         return self.weights[:, rows], self.targets[:, rows]
+
+    def value(self, at: NewtonResult) -> float:
+        losses = self.weights * (functional.softplus(at.logits) - self.targets * at.logits)
+        return float(losses.sum() + 0.5 * self.l2 * at.parameters.square().sum())
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
         weights, targets = self._part(rows)
@@ -167,8 +203,13 @@ class _ConceptProblem:
             part = curvature if len(active) == curvature.shape[1] else curvature[:, active]
             return (part * (design @ vector.T)).T @ design + self.l2 * vector
 
+        leading = None if self.leading is None else self.leading[rows]
+
         def precondition(vector: Tensor, active: Tensor) -> Tensor:
-            return self.basis.precondition(diagonal[active], vector)
+            top = leading
+            if top is not None and len(active) < len(top):
+                top = top[active]
+            return self.basis.precondition(diagonal[active], vector, top)
 
         return multiply, precondition
 
@@ -183,17 +224,22 @@ class _LabelProblem:
     together = True
 
     def __init__(
-        self, design: Tensor, labels: Tensor, weights: Tensor, classes: int, l2: float, blocks: Tensor | None
+        self, design: Tensor, labels: Tensor, weights: Tensor, classes: int, l2: float, inverses: Tensor | None
     ) -> None:
         self.design, self.design32, self.l2 = design, design.float(), l2
         self.weights = weights.double()[:, None] / len(design)
         self.equal = float(self.weights[0, 0]) if bool((weights == weights[0]).all()) else None
         self.truth = functional.one_hot(labels, classes).double()
         width = design.shape[1]
-        self.small = width <= _WIDEST_CLASS_BLOCK and 4 * classes * width * width <= _CLASS_BLOCK_BYTES
-        self.inverses = invert_blocks(blocks, l2) if blocks is not None and self.small else None
+        self.small = width <= WIDEST_CLASS_BLOCK and 4 * classes * width * width <= CLASS_BLOCK_BYTES
+        self.inverses = inverses
         self.products = 0
+        self.many = _MANY_PRODUCTS if self.inverses is None else _MANY_PRODUCTS_GIVEN
         self._basis: FeatureBasis | None = None
+
+    def value(self, at: NewtonResult) -> float:
+        losses = torch.logsumexp(at.logits, 1) - (self.truth * at.logits).sum(1)
+        return float((self.weights[:, 0] * losses).sum() + 0.5 * self.l2 * at.parameters.square().sum())
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
         residual = self.weights * (torch.softmax(logits, 1) - self.truth)
@@ -204,25 +250,27 @@ class _LabelProblem:
         centred = change - (p * change).sum(1, keepdim=True)
         return (self.weights * change * (p - self.truth)).sum(0), (self.weights * p * centred * change).sum(0)
 
-    def system(self, logits: Tensor, rows: Tensor) -> tuple[Product, Product]:
-        p = torch.softmax(logits.float(), 1)
-        weights = self.weights.float()
-        if self.small and self.products > _MANY_PRODUCTS:
-            self.inverses = invert_blocks(class_blocks(self.design32, p, weights), self.l2)
+    def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
+        p, weights = torch.softmax(logits.to(dtype), 1), self.weights.to(dtype)
+        design = self.design if dtype == torch.float64 else self.design32
+        if self.small and self.products > self.many:
+            self.inverses = invert_blocks(class_blocks(self.design32, p.float(), weights.float()), self.l2)
         self.products = 0
 
         def multiply(vector: Tensor, active: Tensor) -> Tensor:
             self.products += 1
-            image = (self.design32 @ vector.T).mul_(p)
+            image = (design @ vector.T).mul_(p)
             image.addcmul_(p, image.sum(1, keepdim=True), value=-1.0)
             if self.equal is None:
                 image.mul_(weights)
-                return (image.T @ self.design32).add_(vector, alpha=self.l2)
-            return (image.T @ self.design32).mul_(self.equal).add_(vector, alpha=self.l2)
+                return (image.T @ design).add_(vector, alpha=self.l2)
+            return (image.T @ design).mul_(self.equal).add_(vector, alpha=self.l2)
 
         if self.inverses is not None:
             inverses = self.inverses
-            return multiply, lambda vector, active: torch.bmm(inverses, vector[:, :, None])[:, :, 0]
+            return multiply, lambda vector, active: (inverses @ vector.float()[:, :, None])[:, :, 0].to(
+                vector.dtype
+            )
         self._basis = self._basis or FeatureBasis.of(self.design)
         basis, diagonal = self._basis, self._basis.diagonal(weights * p * (1 - p), self.l2)
         return multiply, lambda vector, active: basis.precondition(diagonal, vector)
@@ -256,7 +304,7 @@ def invert_blocks(blocks: Tensor, l2: float) -> Tensor:
     return torch.cholesky_inverse(factors)
 
 
-def _finish(what: str, result: NewtonResult, objective: Tensor, tolerance: float) -> ConvexSolution:
+def _finish(what: str, result: NewtonResult, objective: float, tolerance: float) -> ConvexSolution:
     """Refuse a result that is not as good as asked."""
     norm = float(result.gradient.norm())
     if not math.isfinite(norm) or norm > tolerance:
@@ -264,7 +312,7 @@ def _finish(what: str, result: NewtonResult, objective: Tensor, tolerance: float
             f"the {what} stopped at gradient norm {norm:.2e}, above the tolerance {tolerance:.1e}; "
             "raise its L2 or the tolerance"
         )
-    return ConvexSolution(result.parameters, norm, float(objective.sum()), result.steps, result.products)
+    return ConvexSolution(result.parameters, norm, objective, result.steps, result.products)
 
 
 def _sane_start(design: Tensor, targets: Tensor, weights: Tensor, start: Tensor, l2: float) -> Tensor:
@@ -287,6 +335,7 @@ def solve_concept_head(
     accept: float | None = None,
     start: Tensor | None = None,
     basis: FeatureBasis | None = None,
+    leading: Tensor | None = None,
 ) -> ConvexSolution:
     """Minimise J_C over the concept head: k logistic regressions, batched.
 
@@ -306,8 +355,10 @@ def solve_concept_head(
         (k, d) parameters to start from; zeros otherwise.
     basis
         A kept :class:`FeatureBasis`; any orthonormal basis is right, a fitting one is fast.
+    leading
+        Kept :meth:`FeatureBasis.leading_inverses`, one a concept, for a start that is close.
     """
-    problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design))
+    problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading)
     first = design.new_zeros(targets.shape[1], design.shape[1])
     if start is not None:
         # A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
@@ -316,8 +367,7 @@ def solve_concept_head(
         )
         first = torch.where((at_start < at_zero)[:, None], start.double(), first)
     result = minimise(problem, design, first, tolerance)
-    objective, _ = concept_objective(design, targets, weights, result.parameters, l2)
-    return _finish("concept head", result, objective, accept or tolerance)
+    return _finish("concept head", result, problem.value(result), accept or tolerance)
 
 
 def solve_label_head(
@@ -330,18 +380,17 @@ def solve_label_head(
     tolerance: float = 1e-10,
     accept: float | None = None,
     start: Tensor | None = None,
-    blocks: Tensor | None = None,
+    inverses: Tensor | None = None,
 ) -> ConvexSolution:
     """Minimise J_Y over the label head: one multinomial logistic regression.
 
     Parameters are as in :func:`solve_concept_head`; ``weights`` is (n,), ``classes`` the number of classes, and
-    ``blocks`` kept :func:`class_blocks`, which precondition from the first step.
+    ``inverses`` kept inverses of :func:`class_blocks`, which precondition from the first step.
     """
-    problem = _LabelProblem(design, labels, weights, classes, l2, blocks)
+    problem = _LabelProblem(design, labels, weights, classes, l2, inverses)
     first = design.new_zeros(classes, design.shape[1])
     if start is not None:
         at_start, at_zero = (label_objective(design, labels, weights, at, l2)[0] for at in (start.double(), first))
         first = start.double() if at_start < at_zero else first
     result = minimise(problem, design, first, tolerance)
-    objective, _ = label_objective(design, labels, weights, result.parameters, l2)
-    return _finish("label head", result, objective, accept or tolerance)
+    return _finish("label head", result, problem.value(result), accept or tolerance)

@@ -50,6 +50,7 @@ class NewtonResult:
 
     parameters: Tensor
     gradient: Tensor
+    logits: Tensor
     steps: int
     products: int
 
@@ -159,7 +160,8 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
         multiply, precondition = problem.system(logits[:, rows], rows, dtype)
         # Inexact Newton: the system is solved the better the closer the optimum (superlinear), but never better
         # than the tolerance asks for. Unit right-hand sides keep float32 within its range.
-        forcing = torch.maximum(norms.sqrt().clamp(1e-5, 0.1), 0.2 * share / norms).clamp_max(0.5).to(dtype)
+        wanted = torch.where(norms < _UNIT_STEP_BELOW, norms, norms.sqrt()).clamp(1e-5, 0.1)
+        forcing = torch.maximum(wanted, 0.2 * share / norms).clamp_max(0.5).to(dtype)
         scaled = (gradient[rows] / norms[:, None]).to(dtype)
         direction, count, sound = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
         products += count
@@ -184,4 +186,4 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
             dtype, idle, stalled = torch.float64, 0, 0
         stalled = 0 if reached < 0.5 * best else stalled + (reached < 1e-9)
         best = min(best, reached)
-    return NewtonResult(parameters, gradient, steps, products)
+    return NewtonResult(parameters, gradient, logits, steps, products)
