@@ -162,7 +162,9 @@ class Editor:
         else:
             design = edited_design(situation, self.kept, carried)
             basis = self.kept.basis.for_rows(situation.rows, design)
-        solved = solve_heads(carried, situation, design, basis=basis)
+        inverses = self.kept.label_inverses_for(situation.columns, len(carried.concept_names))
+        leading = self.kept.leading_for(situation.columns, len(carried.concept_names))
+        solved = solve_heads(carried, situation, design, basis=basis, leading=leading, inverses=inverses)
         why = "frozen backbone: both heads are convex, so the edit can equal retraining"
         if not self.model.recipe.is_linear:
             why = "heads only: both re-solved exactly on the present backbone's features"

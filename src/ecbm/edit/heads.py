@@ -10,7 +10,7 @@ from torch import Tensor
 from ecbm.edit.situation import Situation
 from ecbm.errors import EcbmError
 from ecbm.train import stages
-from ecbm.train.convex import FeatureBasis, concept_objective, solve_concept_head, solve_label_head, with_ones
+from ecbm.train.convex import FeatureBasis, solve_concept_head, solve_label_head, with_ones
 from ecbm.train.joint import solve_joint_heads
 from ecbm.train.model import ConceptBottleneck, linear_from
 from ecbm.train.terms import ConceptTerms
@@ -19,18 +19,16 @@ __all__ = ["EXACT_TOLERANCE", "SolvedHeads", "label_design", "rows_of", "solve_h
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
 # α, and that error is divided by β once more. Newton gets there in one more step.
-EXACT_TOLERANCE = 2e-14
-_ACCEPTABLE = 1e-10
+EXACT_TOLERANCE = 1e-12
+_LABEL_TOLERANCE = 1e-10
+_ACCEPTABLE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
 class SolvedHeads:
-    """A model with re-solved heads and the gradients that its certificate is made of."""
+    """A model with re-solved heads."""
 
     model: ConceptBottleneck
-    concept_gradient: Tensor
-    """(k, d) gradient of J'_C at the new concept head."""
-    label_gradient_norm: float
     newton_steps: int
 
 
@@ -46,20 +44,26 @@ def label_design(model: ConceptBottleneck, situation: Situation, logits: Tensor)
 
 
 def _concepts(
-    start: Tensor, design: Tensor, terms: ConceptTerms, l2: float, touched: Tensor, basis: FeatureBasis | None
+    start: Tensor,
+    design: Tensor,
+    terms: ConceptTerms,
+    l2: float,
+    touched: Tensor,
+    basis: FeatureBasis | None,
+    leading: Tensor | None,
 ) -> tuple[Tensor, int]:
     if len(touched) == 0:
         return start, 0
-    tolerance = EXACT_TOLERANCE * max(1.0, len(touched) ** 0.5)
     solved = solve_concept_head(
         design,
         terms.targets[:, touched],
         terms.weights[:, touched],
         l2,
-        tolerance=tolerance,
+        tolerance=EXACT_TOLERANCE,
         accept=_ACCEPTABLE,
         start=start[touched],
         basis=basis,
+        leading=None if leading is None else leading[touched],
     )
     parameters = start.clone()
     parameters[touched] = solved.parameters
@@ -72,6 +76,8 @@ def solve_heads(
     design: Tensor,
     *,
     basis: FeatureBasis | None = None,
+    leading: Tensor | None = None,
+    inverses: Tensor | None = None,
     features_moved: bool = False,
 ) -> SolvedHeads:
     """Solve the concept head (touched concepts only) and the label head on the edited training samples.
@@ -82,8 +88,8 @@ def solve_heads(
         The model under the new names (:func:`~ecbm.edit.situation.carry`); its heads are the warm start.
     design
         Features of the edited training samples with a column of ones.
-    basis
-        A kept preconditioner for ``design``.
+    basis, leading, inverses
+        Kept preconditioners of the two heads.
     features_moved
         True if the features are not those the heads were solved on: then every concept is touched.
     """
@@ -94,8 +100,7 @@ def solve_heads(
     else:
         every = torch.arange(terms.targets.shape[1])
         touched = every if features_moved else situation.touched_columns()
-        parameters, steps = _concepts(rows_of(carried.concept_head), design, terms, alpha, touched, basis)
-    _, gradient = concept_objective(design, terms.targets.double(), terms.weights.double(), parameters, alpha)
+        parameters, steps = _concepts(rows_of(carried.concept_head), design, terms, alpha, touched, basis, leading)
     logits = design @ parameters.T
     low, high = stages.logit_range(logits, situation.after.concepts)
     model = _with(carried, parameters, None, low, high)
@@ -107,14 +112,15 @@ def solve_heads(
         weights,
         len(carried.class_names),
         beta,
-        tolerance=EXACT_TOLERANCE * 10,
+        tolerance=_LABEL_TOLERANCE,
         accept=_ACCEPTABLE,
         start=rows_of(carried.label_head),
+        inverses=inverses,
     )
     if not torch.isfinite(solved.parameters).all():
         raise EcbmError("the label head did not converge on the edited data")
     final = _with(model, parameters, solved.parameters, low, high)
-    return SolvedHeads(final, gradient, solved.gradient_norm, steps + solved.newton_steps)
+    return SolvedHeads(final, steps + solved.newton_steps)
 
 
 def _jointly(carried: ConceptBottleneck, situation: Situation, design: Tensor) -> tuple[Tensor, int]:

@@ -14,7 +14,14 @@ from ecbm.edit.influence import ConceptPart, concept_part, objective_gradient
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
-from ecbm.train.convex import FeatureBasis, with_ones
+from ecbm.train.convex import (
+    CLASS_BLOCK_BYTES,
+    WIDEST_CLASS_BLOCK,
+    FeatureBasis,
+    class_blocks,
+    invert_blocks,
+    with_ones,
+)
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms, concept_terms
 
@@ -57,6 +64,61 @@ class Kept:
         basis = FeatureBasis.of(design)
         self._timed("basis", started)
         return basis
+
+    @cached_property
+    def leading(self) -> Tensor:
+        """What preconditions warm-started concept heads (:meth:`FeatureBasis.leading_inverses`)."""
+        basis = self.basis
+        started = time.monotonic()
+        with torch.no_grad():
+            p = torch.sigmoid(self.model.concept_head(self.design[:, :-1]))
+        curvature = self.terms.weights * p * (1 - p) / len(p)
+        leading = basis.leading_inverses(self.design, curvature, self.concept_l2)
+        self._timed("concept blocks", started)
+        return leading
+
+    def leading_for(self, columns: tuple[Tensor, Tensor], width: int) -> Tensor:
+        """:attr:`leading` under new concept columns; a new concept has that of an average one."""
+        if self._unchanged(columns, width):
+            return self.leading
+        leading = self.leading.mean(0, keepdim=True).expand(width, -1, -1).clone()
+        leading[columns[1]] = self.leading[columns[0]]
+        return leading
+
+    @cached_property
+    def label_blocks(self) -> Tensor | None:
+        """What preconditions the label head: the Hessian's diagonal block of every class, over all its inputs."""
+        read = with_ones(self.read)
+        classes, width = len(self.model.class_names), read.shape[1]
+        if width > WIDEST_CLASS_BLOCK or 4 * classes * width * width > CLASS_BLOCK_BYTES:
+            return None
+        started = time.monotonic()
+        with torch.no_grad():
+            probabilities = torch.softmax(self.model.label_head(read[:, :-1]), 1)
+        weights = torch.full((len(read), 1), 1 / len(read))
+        blocks = class_blocks(read.float(), probabilities.float(), weights)
+        self._timed("label blocks", started)
+        return blocks
+
+    @cached_property
+    def _label_inverses(self) -> Tensor | None:
+        blocks = self.label_blocks
+        return None if blocks is None else invert_blocks(blocks, self.model.recipe.label_regularisation)
+
+    def label_inverses_for(self, columns: tuple[Tensor, Tensor], width: int) -> Tensor | None:
+        """Inverses of :attr:`label_blocks` under new concept columns; a new concept's part is an average one's."""
+        kept = self.label_blocks
+        if kept is None or self._unchanged(columns, width):
+            return self._label_inverses
+        old = torch.cat([columns[0], torch.tensor([kept.shape[1] - 1])])
+        new = torch.cat([columns[1], torch.tensor([width])])
+        average = kept.diagonal(dim1=1, dim2=2).mean(1)
+        blocks = torch.diag_embed(average[:, None].expand(-1, width + 1)).contiguous()
+        blocks[:, new[:, None], new[None, :]] = kept[:, old[:, None], old[None, :]]
+        return invert_blocks(blocks, self.model.recipe.label_regularisation)
+
+    def _unchanged(self, columns: tuple[Tensor, Tensor], width: int) -> bool:
+        return len(columns[0]) == width == len(self.model.concept_names) and torch.equal(*columns)
 
     @cached_property
     def terms(self) -> ConceptTerms:

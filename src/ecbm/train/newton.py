@@ -19,7 +19,7 @@ __all__ = ["NewtonResult", "Problem", "minimise"]
 _MAX_NEWTON = 200
 _MAX_CG = 300
 _MAX_LINE = 20
-_UNIT_STEP_BELOW = 1e-3
+_UNIT_STEP_BELOW = 1e-2
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """(vectors, which of the rows they are) → vectors."""
@@ -160,7 +160,7 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
         multiply, precondition = problem.system(logits[:, rows], rows, dtype)
         # Inexact Newton: the system is solved the better the closer the optimum (superlinear), but never better
         # than the tolerance asks for. Unit right-hand sides keep float32 within its range.
-        wanted = torch.where(norms < _UNIT_STEP_BELOW, norms, norms.sqrt()).clamp(1e-5, 0.1)
+        wanted = torch.where(norms < 1e-3, norms, norms.sqrt()).clamp(1e-5, 0.1)
         forcing = torch.maximum(wanted, 0.2 * share / norms).clamp_max(0.5).to(dtype)
         scaled = (gradient[rows] / norms[:, None]).to(dtype)
         direction, count, sound = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
