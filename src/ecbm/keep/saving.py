@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from ecbm._version import __version__
 from ecbm.errors import InputError
@@ -23,7 +23,7 @@ from ecbm.train.backbones import build_backbone, feature_width
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 
-__all__ = ["load", "save"]
+__all__ = ["config_of", "load", "model_from", "save"]
 
 FORMAT_VERSION = 1
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
@@ -47,18 +47,7 @@ def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).is_file())):
         raise InputError(f"{folder}: exists and is not a saved model; choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    config = {
-        "format": "ecbm-model",
-        "format_version": FORMAT_VERSION,
-        "ecbm_version": __version__,
-        "recipe": model.recipe.to_dict(),
-        "input_shape": list(model.input_shape),
-        "concept_names": list(model.concept_names),
-        "class_names": list(model.class_names),
-        "data_fingerprint": model.provenance.data_fingerprint,
-        "training": _without_seconds(model.provenance.training),
-        "fingerprint": model.fingerprint,
-    }
+    config = config_of(model)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         temporary.chmod(0o755)
@@ -82,6 +71,22 @@ def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any
         if temporary.exists():
             shutil.rmtree(temporary)
     return folder
+
+
+def config_of(model: ConceptBottleneck) -> dict[str, Any]:
+    """What ``config.json`` says about a model."""
+    return {
+        "format": "ecbm-model",
+        "format_version": FORMAT_VERSION,
+        "ecbm_version": __version__,
+        "recipe": model.recipe.to_dict(),
+        "input_shape": list(model.input_shape),
+        "concept_names": list(model.concept_names),
+        "class_names": list(model.class_names),
+        "data_fingerprint": model.provenance.data_fingerprint,
+        "training": _without_seconds(model.provenance.training),
+        "fingerprint": model.fingerprint,
+    }
 
 
 def _without_seconds(value: Any) -> Any:
@@ -142,6 +147,17 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
         state = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
+    return model_from(config, state, folder / _CONFIG, path, backbone)
+
+
+def model_from(
+    config: Mapping[str, Any],
+    state: Mapping[str, Tensor],
+    config_path: Path,
+    path: Path,
+    backbone: nn.Module | None = None,
+) -> ConceptBottleneck:
+    """The model of a config and its tensors; the paths are those named in errors."""
     try:
         recipe = Recipe.from_dict(config["recipe"], backbone).replace(weights=None)
         shape = tuple(config["input_shape"])
@@ -150,7 +166,7 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
         width = feature_width(fresh, shape)
     except (InputError, TypeError, AttributeError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{folder / _CONFIG}: recipe cannot be built ({reason})") from None
+        raise InputError(f"{config_path}: recipe cannot be built ({reason})") from None
     k, classes = len(config["concept_names"]), len(config["class_names"])
     nothing = torch.zeros(k, dtype=torch.float64)
     model = ConceptBottleneck(
@@ -181,5 +197,5 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
             raise InputError(f"{path}: {name!r} contains NaN or infinity")
     model.load_state_dict(state)
     if model.fingerprint != config["fingerprint"]:
-        raise InputError(f"{folder}: weights and config do not belong together (fingerprints differ)")
+        raise InputError(f"{path}: weights and config do not belong together (fingerprints differ)")
     return model

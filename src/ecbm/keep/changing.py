@@ -1,0 +1,232 @@
+"""Making a workspace, training in it, and editing the model it keeps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+from ecbm.edit.edit import Edit
+from ecbm.edit.editor import Editor
+from ecbm.errors import InputError
+from ecbm.keep import change, database, durable
+from ecbm.keep.change import Change, NewVersion
+from ecbm.keep.datasets import store_dataset, store_edited
+from ecbm.keep.edit_record import edit_details
+from ecbm.keep.ledger import Detail, canonical, now
+from ecbm.keep.lock import BusyError, exclusive
+from ecbm.keep.models import store_model
+from ecbm.keep.objects import digest_of
+from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep.words import counted, done, summary_of
+from ecbm.keep.workspace import Workspace, erased, untrained
+from ecbm.read.dataset import Dataset
+from ecbm.train.model import ConceptBottleneck
+from ecbm.train.recipe import Recipe
+from ecbm.train.train import train
+
+__all__ = ["adopt_model", "create_workspace", "edit_model", "plain", "preview_edit", "shape_of", "train_model"]
+
+
+def create_workspace(
+    folder: str | Path,
+    data: Dataset,
+    recipe: Recipe | None = None,
+    *,
+    source: str = "",
+    signature: Signature = UNSIGNED,
+) -> Workspace:
+    """Make a workspace with a dataset; the folder appears whole or not at all.
+
+    Parameters
+    ----------
+    folder
+        A new or empty folder.
+    data
+        The dataset, copied into the workspace.
+    recipe
+        How models are trained in it.
+    source
+        Where the data came from, for the log and for what an erasure cannot reach.
+    """
+    folder = Path(folder)
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
+        raise InputError(f"{folder}: exists already and is not empty; give a new folder")
+    target = folder.absolute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_dead_drafts(target)
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.init")
+    durable.make_folder(draft)
+    with exclusive(draft / change.LOCK):
+        try:
+            _fill(draft, data, recipe or Recipe(), source, signature)
+            durable.step("rename", target)
+            if target.is_dir():
+                target.rmdir()  # empty, as checked above
+            os.rename(draft, target)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+    durable.flush_folder(target.parent)
+    return Workspace(folder)
+
+
+def _remove_dead_drafts(target: Path) -> None:
+    """Remove what an earlier attempt left that was killed; one that is still running holds its lock."""
+    for draft in target.parent.glob(f".{target.name}.????????.init"):
+        try:
+            with exclusive(draft / change.LOCK, patience=0):
+                shutil.rmtree(draft, ignore_errors=True)
+        except (BusyError, OSError):
+            continue
+
+
+def _fill(draft: Path, data: Dataset, recipe: Recipe, source: str, signature: Signature) -> None:
+    connection = database.create(draft)
+    try:
+        opened = Change(draft, connection)
+        opened.objects.create()
+        manifest = store_dataset(data, opened.put)
+        words = f"started with {counted(len(data), 'sample')}"
+        details = [*signature.details(), *([Detail("source", source)] if source else [])]
+        facts = {"data": data.fingerprint}
+        new = NewVersion("init", None, None, manifest, {"words": words, "shape": shape_of(data)}, facts)
+        with database.transaction(connection):
+            opened.set_meta("format", database.FORMAT)
+            opened.set_meta("created", now())
+            opened.set_meta("recipe", canonical(recipe.to_dict()))
+            opened.record_objects()
+            opened.insert_version(new, details)
+        database.fold(connection)
+        database.seal(draft)
+    finally:
+        connection.close()
+    durable.flush_folder(draft)
+
+
+def shape_of(data: Dataset) -> dict[str, Any]:
+    """The sizes that ``ecbm status`` shows without reading the dataset."""
+    return {
+        "samples": len(data),
+        "splits": data.split_sizes,
+        "concepts": len(data.concept_names),
+        "classes": len(data.class_names),
+        "input_shape": list(data.inputs.shape),
+    }
+
+
+def train_model(
+    workspace: Workspace,
+    recipe: Recipe,
+    *,
+    signature: Signature = UNSIGNED,
+    expected: int | None = None,
+) -> int:
+    """Train on the current data and keep the model as a new version; returns its number."""
+    version = workspace.version()
+    start_from(version.version, expected)
+    if version.data is None:
+        raise erased(version)
+    data = workspace.data(version.version)
+    signed = signature.details()
+    cache = workspace.folder / "cache"
+    name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
+    durable.make_folder(cache)
+    model = train(data, recipe, checkpoint=cache / f"training-{name}.safetensors")
+    return _keep_trained(workspace, version.version, version.data, data, model, "trained", signed)
+
+
+def adopt_model(
+    workspace: Workspace,
+    model: ConceptBottleneck,
+    *,
+    signature: Signature = UNSIGNED,
+) -> int:
+    """Keep a model that was trained elsewhere on this very data (checked by fingerprint)."""
+    version = workspace.version()
+    if version.data is None:
+        raise erased(version)
+    data = workspace.data(version.version)
+    Editor(model, data)
+    return _keep_trained(workspace, version.version, version.data, data, model, "imported", signature.details())
+
+
+def _keep_trained(
+    workspace: Workspace,
+    parent: int,
+    manifest: dict[str, Any],
+    data: Dataset,
+    model: ConceptBottleneck,
+    verb: str,
+    signed: list[Detail],
+) -> int:
+    backbone = model.recipe.to_dict()["backbone"]
+    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(len(data), 'sample')}"
+    summary = {"words": words, "method": "train", "backbone": backbone, "shape": shape_of(data)}
+    facts = {"data": data.fingerprint, "model": model.fingerprint}
+    with change.begin(workspace.folder, parent) as opened:
+        stored = store_model(model, opened.put)
+        return opened.commit_version(NewVersion("train", parent, stored, manifest, summary, facts), signed)
+
+
+def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, dict[str, Any]]:
+    version = workspace.version()
+    start_from(version.version, expected)
+    if version.data is None:
+        raise erased(version)
+    if version.model is None:
+        raise untrained(workspace.folder, version)
+    return Editor(workspace.model(version.version), workspace.data(version.version)), version.version, version.data
+
+
+def preview_edit(workspace: Workspace, edit: Edit, method: str = "auto", **options: Any) -> dict[str, Any]:
+    """The report of an edit that is not made."""
+    editor, _, _ = _editor(workspace, None)
+    return editor.preview(edit, method, **options)
+
+
+def edit_model(
+    workspace: Workspace,
+    edit: Edit,
+    method: str = "auto",
+    *,
+    signature: Signature = UNSIGNED,
+    expected: int | None = None,
+    **options: Any,
+) -> tuple[int, dict[str, Any]]:
+    """Apply an edit and keep the result as a new version; returns its number and the report.
+
+    Parameters
+    ----------
+    expected
+        The version the caller has looked at; where it is not the current one any more, nothing is done.
+    options
+        Passed on to :meth:`ecbm.Editor.apply`, for example ``budget``.
+    """
+    editor, parent, manifest = _editor(workspace, expected)
+    signed = signature.details()
+    if not edit:
+        raise InputError("the edit is empty; there is nothing to do")
+    result = editor.apply(edit, method, **options)
+    words = done(str(edit))
+    summary = summary_of(result.report, words) | {"shape": shape_of(result.data)}
+    facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
+    with change.begin(workspace.folder, parent) as opened:
+        data = store_edited(manifest, editor.data, result.data, opened.objects, opened.put)
+        model = store_model(result.model, opened.put)
+        details = [*signed, Detail("report", plain(result.report)), *edit_details(edit)]
+        version = opened.commit_version(NewVersion("edit", parent, model, data, summary, facts), details)
+    return version, result.report
+
+
+def plain(value: Any) -> Any:
+    """A report as JSON can hold it: figures that are not defined become null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

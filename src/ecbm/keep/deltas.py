@@ -1,0 +1,113 @@
+"""What an edit changed in a dataset: cells, labels, rows gone, rows new, columns gone, columns new."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load as arrays_from
+from safetensors.numpy import save as array_bytes
+
+from ecbm.keep.frames import Frame, read_table, table_bytes
+
+__all__ = ["Delta", "apply", "between", "delta_bytes", "read_delta"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Delta:
+    """From one frame to the next, by position in the first."""
+
+    arrays: dict[str, NDArray[Any]]
+    new_concepts: list[str]
+    appended: Frame | None
+
+
+def between(before: Frame, after: Frame) -> Delta | None:
+    """The delta from one frame to another; ``None`` where an edit could not have made it (order, classes)."""
+    old_rows = {name: row for row, name in enumerate(before.ids)}
+    kept = [name for name in after.ids if name in old_rows]
+    places = np.array([old_rows[name] for name in kept], np.int64)
+    fresh = after.ids[len(kept) :]
+    old_columns = {name: column for column, name in enumerate(before.concept_names)}
+    stay = [name for name in after.concept_names if name in old_columns]
+    columns = np.array([old_columns[name] for name in stay], np.int64)
+    new_concepts = after.concept_names[len(stay) :]
+    unlike = (
+        before.class_names != after.class_names
+        or after.ids[: len(kept)] != kept
+        or after.concept_names[: len(stay)] != stay
+        or bool((np.diff(places) <= 0).any())
+        or bool((np.diff(columns) <= 0).any())
+        or [before.splits[row] for row in places] != after.splits[: len(kept)]
+    )
+    if unlike:
+        return None
+    shared = after.rows(np.arange(len(kept)))
+    a = np.ascontiguousarray(before.concepts[places][:, columns]).view(np.uint32)
+    b = np.ascontiguousarray(shared.concepts[:, : len(stay)]).view(np.uint32)
+    rows, changed = np.nonzero(a != b)
+    labels = np.nonzero(before.labels[places] != shared.labels)[0]
+    arrays: dict[str, NDArray[Any]] = {
+        "cell_rows": places[rows].astype(np.int32),
+        "cell_columns": columns[changed].astype(np.int32),
+        "cell_bits": b[rows, changed],
+        "label_rows": places[labels].astype(np.int32),
+        "label_values": shared.labels[labels],
+        "gone_rows": np.setdiff1d(np.arange(len(before.ids)), places).astype(np.int32),
+        "gone_columns": np.setdiff1d(np.arange(len(before.concept_names)), columns).astype(np.int32),
+        "new_bits": np.ascontiguousarray(shared.concepts[:, len(stay) :]).view(np.uint32),
+    }
+    appended = after.rows(np.arange(len(kept), len(after.ids))) if fresh else None
+    return Delta({name: array for name, array in arrays.items() if array.size}, new_concepts, appended)
+
+
+def delta_bytes(delta: Delta) -> bytes:
+    """The delta as one safetensors file."""
+    arrays = dict(delta.arrays)
+    if delta.appended is not None:
+        arrays["appended"] = np.frombuffer(table_bytes(delta.appended), np.uint8)
+    arrays["names"] = np.frombuffer(json.dumps(delta.new_concepts).encode(), np.uint8)
+    content: bytes = array_bytes(arrays)
+    return content
+
+
+def read_delta(content: bytes) -> Delta:
+    """Inverse of :func:`delta_bytes`."""
+    arrays = arrays_from(content)
+    names = json.loads(arrays.pop("names").tobytes())
+    appended = arrays.pop("appended", None)
+    return Delta(arrays, names, None if appended is None else read_table(appended.tobytes()))
+
+
+def apply(delta: Delta, frame: Frame, pool: int) -> Frame:
+    """The next frame; ``pool`` is the number of rows ever kept before those that the delta appends."""
+    arrays = delta.arrays
+    concepts, labels = frame.concepts.copy(), frame.labels.copy()
+    if "cell_rows" in arrays:
+        bits = concepts.view(np.uint32)
+        bits[arrays["cell_rows"], arrays["cell_columns"]] = arrays["cell_bits"]
+    if "label_rows" in arrays:
+        labels[arrays["label_rows"]] = arrays["label_values"]
+    result = dataclasses.replace(frame, concepts=concepts, labels=labels)
+    if "gone_rows" in arrays:
+        result = result.rows(np.setdiff1d(np.arange(len(frame.ids)), arrays["gone_rows"]))
+    names = frame.concept_names
+    if "gone_columns" in arrays or delta.new_concepts:
+        stay = np.setdiff1d(np.arange(len(names)), arrays.get("gone_columns", np.zeros(0, np.int32)))
+        new = arrays.get("new_bits", np.zeros((len(result.ids), 0), np.uint32)).view(np.float32)
+        result.concepts = np.concatenate([result.concepts[:, stay], new], axis=1)
+        result.concept_names = [names[column] for column in stay.tolist()] + delta.new_concepts
+    more = delta.appended
+    if more is not None:
+        result = dataclasses.replace(
+            result,
+            ids=result.ids + more.ids,
+            splits=result.splits + more.splits,
+            labels=np.concatenate([result.labels, more.labels]),
+            concepts=np.concatenate([result.concepts, more.concepts]),
+            origin=np.concatenate([result.origin, pool + np.arange(len(more.ids))]),
+        )
+    return result

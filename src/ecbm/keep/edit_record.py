@@ -1,0 +1,67 @@
+"""An edit in the ledger: one detail for what names no sample, and one for each sample it names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ecbm.keep.ledger import Detail
+
+if TYPE_CHECKING:
+    from ecbm.edit.edit import Edit
+
+__all__ = ["edit_details", "edit_from_details"]
+
+
+def _plain(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def edit_details(edit: Edit) -> list[Detail]:
+    """The details of an edit."""
+    items: dict[str, dict[str, Any]] = {}
+
+    def item(sample: str) -> dict[str, Any]:
+        return items.setdefault(sample, {})
+
+    for sample, concept, value in edit.correct_concepts:
+        item(sample).setdefault("correct_concepts", {})[concept] = _plain(value)
+    for sample, label in edit.correct_labels:
+        item(sample)["correct_label"] = label
+    for name, values in edit.add_concepts.items():
+        for sample, value in values.items():
+            item(sample).setdefault("add_concepts", {})[name] = _plain(value)
+    for sample in edit.remove_samples:
+        item(sample)["remove"] = True
+    if edit.add_samples is not None:
+        for sample in edit.add_samples.ids:
+            item(sample)["add"] = True
+    whole = {"remove_concepts": list(edit.remove_concepts), "add_concepts": list(edit.add_concepts)}
+    return [Detail("edit", whole), *(Detail("item", content, sample) for sample, content in items.items())]
+
+
+def edit_from_details(details: Sequence[Detail]) -> dict[str, Any]:
+    """The edit as in an edit file, from the details that are left of it."""
+    edit: dict[str, Any] = {}
+    whole: dict[str, Any] = next((d.content for d in details if d.part == "edit"), {})
+    added: dict[str, dict[str, Any]] = {name: {} for name in whole.get("add_concepts", [])}
+    for detail in details:
+        if detail.part != "item" or detail.subject is None:
+            continue
+        sample, content = detail.subject, detail.content
+        for concept, value in content.get("correct_concepts", {}).items():
+            edit.setdefault("correct_concepts", []).append({"id": sample, "concept": concept, "value": value})
+        if "correct_label" in content:
+            edit.setdefault("correct_labels", []).append({"id": sample, "label": content["correct_label"]})
+        for name, value in content.get("add_concepts", {}).items():
+            added.setdefault(name, {})[sample] = value
+        if content.get("remove"):
+            edit.setdefault("remove_samples", []).append(sample)
+        if content.get("add"):
+            edit.setdefault("add_samples", []).append(sample)
+    if whole.get("remove_concepts"):
+        edit["remove_concepts"] = whole["remove_concepts"]
+    if added:
+        edit["add_concepts"] = added
+    return edit
