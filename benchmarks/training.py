@@ -6,8 +6,8 @@
 
     python benchmarks/training.py [--data FOLDER] [--json FILE] [--quick]
 
-FOLDER holds ``cub`` and ``wbcatt`` (``samples.csv`` with ``features.npy`` or ``images.zip``); where it is absent the
-built-in datasets are used, which are smaller.
+FOLDER holds ``cub`` and ``wbcatt`` (``samples.csv`` with ``features.npy`` or ``images.zip``); where it is absent
+the built-in datasets are used, which are smaller.
 """
 
 from __future__ import annotations
@@ -154,10 +154,11 @@ def main() -> None:
     table = Table(title=f"Training, {'CUB features and WBCAtt' if real else 'built-in data'}")
     for column in ("what", "ecbm", "PyTorch", "ratio"):
         table.add_column(column)
+    reached = max(heads["lbfgs_concept_gradient"], heads["lbfgs_label_gradient"])
     table.add_row(
         f"both heads to gradient norm {heads['tolerance']:.0e}",
         f"{heads['ours_seconds']:.1f} s",
-        f"{heads['lbfgs_seconds']:.1f} s (reached {max(heads['lbfgs_concept_gradient'], heads['lbfgs_label_gradient']):.0e})",
+        f"{heads['lbfgs_seconds']:.1f} s (reached {reached:.0e})",
         f"{heads['ratio']:.2f}",
     )
     table.add_row(
