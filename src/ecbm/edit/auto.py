@@ -1,20 +1,302 @@
-"""``auto`` for deep backbones: both heads exactly, on the present features."""
+"""``auto`` for deep backbones: the most that a budget buys, cheapest first, and nothing that makes things worse.
+
+1. Both heads exactly on the present features. In a wide network this alone is most of an edit.
+2. A curvature step of the backbone. EK-FAC is block-diagonal, so every layer makes the whole correction on its own
+   and the sum is far too long: the step is rescaled by the exact Gauss–Newton quadratic,
+   length = gᵀΔ / Δᵀ(GGN + α)Δ, and damping and length are chosen by the edited objective on a sample of the data.
+3. Gradient steps on the edited data: a short trial, and for the time that is left if the trial paid.
+
+After 2 and 3 the heads are solved again on the new features. A rung is kept only if the edited training objective
+went down and the validation loss did not go up.
+"""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import time
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ecbm.curvature import Vector
 from ecbm.edit.heads import solve_heads
+from ecbm.edit.influence import ConceptPart, add_step, concept_part, gradient_sum
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import edited_design
+from ecbm.edit.report import edited_objectives
 from ecbm.edit.situation import Situation, carry
+from ecbm.errors import EcbmError
+from ecbm.progress import progress
+from ecbm.train import stages
+from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck
+from ecbm.train.terms import concept_terms
 
-__all__ = ["auto_edit"]
+__all__ = ["auto_edit", "refine", "retraining_seconds"]
+
+_DAMPINGS = (0.01, 0.1, 1.0)
+_LENGTHS = (1.0, 0.5, 0.25)
+_SAMPLE = 768
+# A fit of EK-FAC and an epoch of gradient steps, in forward passes over the training data.
+_CURVATURE_COST, _EPOCH_COST = 8.0, 3.2
+_SMALLEST_REFINEMENT = 0.3
+_TRIAL_EPOCHS = 0.5
+
+
+def retraining_seconds(model: ConceptBottleneck) -> float:
+    """What the model's own training took; a share of it is the budget."""
+    seconds = float(model.provenance.training.get("seconds", 0.0))
+    if not seconds > 0:
+        raise EcbmError("the model does not say how long its training took; give the budget in seconds (1 or more)")
+    return seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rung:
+    """A model on the ladder, with what decides whether it is kept."""
+
+    name: str
+    model: ConceptBottleneck
+    objective: float
+    validation: float
+    seconds: float
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "what": self.name,
+            "edited_objective": self.objective,
+            "validation_loss": self.validation,
+            "seconds": self.seconds,
+        }
+
+
+class _Ladder:
+    def __init__(self, situation: Situation, kept: Kept, budget: float) -> None:
+        self.situation, self.kept = situation, kept
+        self.started = time.monotonic()
+        self.limit = budget if budget >= 1 else budget * retraining_seconds(kept.model)
+        self.spent_before = sum(kept.seconds.values())
+        self.rungs: list[_Rung] = []
+        self.tried: list[dict[str, Any]] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds left. Fitting what is kept for later edits is not counted."""
+        fitting = sum(self.kept.seconds.values()) - self.spent_before
+        return self.limit - (time.monotonic() - self.started - fitting)
+
+    def judge(self, name: str, model: ConceptBottleneck, design: Tensor, started: float) -> _Rung:
+        logits = model.concept_logits_from(design[:, :-1]).detach()
+        objectives = edited_objectives(model, self.situation, logits)
+        seconds = time.monotonic() - started
+        return _Rung(name, model, objectives["concepts"], self._validation(model), seconds)
+
+    def _validation(self, model: ConceptBottleneck) -> float:
+        """Mean concept loss on the validation split; without one, 0 for all."""
+        edited = self.situation.edited
+        if "val" not in edited.split_sizes:
+            return 0.0
+        val = edited.split("val")
+        terms = concept_terms(val.concepts, model.positive_weights)
+        logits = model.concept_logits(val.inputs)
+        losses = functional.binary_cross_entropy_with_logits(logits, terms.targets.double(), reduction="none")
+        return float((terms.weights * losses).sum()) / len(val)
+
+    def keep_if_better(self, rung: _Rung) -> bool:
+        """Keep a rung whose edited objective is lower and whose validation loss is not higher."""
+        last = self.rungs[-1] if self.rungs else None
+        better = last is None or (rung.objective < last.objective and rung.validation <= last.validation)
+        self.tried.append({**rung.row(), "kept": better})
+        if better:
+            self.rungs.append(rung)
+        return better
 
 
 def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptBottleneck, dict[str, Any]]:
-    """Re-solve both heads on the kept features."""
+    """Climb the ladder within ``budget``: a share of the cost of retraining, or seconds."""
+    ladder = _Ladder(situation, kept, budget)
     carried = carry(situation, refit_statistics=True)
-    solved = solve_heads(carried, situation, edited_design(situation, kept, carried))
-    return solved.model, {"why": "both heads re-solved exactly on the present features"}
+    mark = time.monotonic()
+    design = edited_design(situation, kept, carried)
+    solved = solve_heads(carried, situation, design)
+    heads_seconds = time.monotonic() - mark
+    ladder.keep_if_better(ladder.judge("heads exactly", solved.model, design, mark))
+    mark = time.monotonic()
+    stages.extract_features(carried.backbone, situation.after.inputs.subset(range(min(512, len(design)))))
+    forward = (time.monotonic() - mark) * len(design) / min(512, len(design))
+    closing = forward + heads_seconds
+    why = _climb(ladder, forward, closing)
+    best = ladder.rungs[-1]
+    settings = {
+        "why": why,
+        "budget_seconds": ladder.limit,
+        "ladder": ladder.tried,
+        "kept_rung": best.name,
+    }
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in best.model.backbone.modules()):
+        settings["not covered"] = {
+            "BatchNorm statistics": "frozen in every edit; they hold traces of removed samples"
+        }
+    return best.model, settings
+
+
+def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
+    fitted = ladder.kept.has_curvature("true")
+    step_cost = closing + 2 * forward
+    if ladder.left < closing + _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
+        return "both heads exactly; the budget leaves no room for the backbone"
+    words = ["both heads exactly"]
+    if (fitted or ladder.left > step_cost + _CURVATURE_COST * forward) and ladder.left > step_cost:
+        rung = _curvature_rung(ladder)
+        if rung is None or not ladder.keep_if_better(rung):
+            words.append("a rescaled curvature step did not pay")
+        else:
+            words.append("a rescaled curvature step")
+    available = ladder.left - closing
+    if available < _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
+        return "; ".join([*words, "the rest of the budget is too short for gradient steps"])
+    trial = _TRIAL_EPOCHS * _EPOCH_COST * forward
+    rung = _refinement_rung(ladder, min(available, trial) if available > 2 * trial + closing else available)
+    if not ladder.keep_if_better(rung):
+        return "; ".join([*words, "gradient steps did not pay and were dropped: what was there is as good"])
+    words.append("gradient steps")
+    available = ladder.left - closing
+    if available > _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
+        more = _refinement_rung(ladder, available)
+        words.append("and more of them" if ladder.keep_if_better(more) else "more of them did not pay")
+    return "; ".join(words)
+
+
+def _finish(ladder: _Ladder, name: str, backbone: nn.Module, started: float) -> _Rung:
+    """Put a backbone under the last rung's heads and solve them again on its features."""
+    last = ladder.rungs[-1].model
+    moved = copy.copy(last)
+    moved._modules = dict(last._modules)
+    moved.backbone = backbone.eval()
+    design = with_ones(stages.extract_features(backbone, ladder.situation.after.inputs))
+    solved = solve_heads(moved, ladder.situation, design, features_moved=True)
+    return ladder.judge(name, solved.model, design, started)
+
+
+# -- the curvature step --------------------------------------------------------------------------------------
+
+
+def _curvature_rung(ladder: _Ladder) -> _Rung | None:
+    started = time.monotonic()
+    situation, kept = ladder.situation, ladder.kept
+    last = ladder.rungs[-1].model
+    part = concept_part(last)
+    generator = torch.Generator().manual_seed(kept.model.recipe.seed)
+    rows = torch.randperm(len(situation.after), generator=generator)[:_SAMPLE].sort().values
+    gradient = _backbone_gradient(part, situation, kept, rows)
+    curvature = kept.concept_curvature("true")
+    covered = {name: v for name, v in curvature.restrict(gradient).items() if name.startswith("backbone.")}
+    if not covered:
+        return None
+    inputs = situation.after.inputs.take(rows)
+    terms = situation.terms_after[rows]
+    alpha = kept.concept_l2
+
+    def objective(candidate: ConceptPart) -> float:
+        with torch.no_grad():
+            loss = functional.binary_cross_entropy_with_logits(
+                candidate(inputs), terms.targets, weight=terms.weights, reduction="sum"
+            )
+            squares = sum(float(p.double().square().sum()) for p in candidate.backbone.parameters())
+        return float(loss) / len(rows) + 0.5 * alpha * squares
+
+    least, found, chosen = objective(part), None, (0.0, 0.0)
+    for damping, direction in zip(_DAMPINGS, curvature.solve_many(covered, _DAMPINGS, relative=True), strict=True):
+        bend = _gauss_newton_form(part, inputs, terms.weights, direction) + alpha * _dot(direction, direction)
+        unit = _dot(gradient, direction) / bend
+        for share in _LENGTHS:
+            trial = copy.deepcopy(part)
+            add_step(trial, direction, -share * unit)
+            value = objective(trial)
+            if value < least:
+                least, found, chosen = value, trial.backbone, (damping, share * unit)
+    if found is None:
+        return None
+    name = f"curvature step of the backbone (damping {chosen[0]:g}, length {chosen[1]:.3g}), heads exactly"
+    return _finish(ladder, name, found, started)
+
+
+def _backbone_gradient(part: ConceptPart, situation: Situation, kept: Kept, rows: Tensor) -> Vector:
+    """∇J' − ∇J over the backbone, both on the same sample of training rows: noise of the sample cancels."""
+    new = gradient_sum(part, situation.after.inputs, situation.terms_after, rows)
+    back = {new_row: old_row for old_row, new_row in zip(*(t.tolist() for t in situation.rows), strict=True)}
+    present = torch.tensor([back[r] for r in rows.tolist() if r in back], dtype=torch.long)
+    old = gradient_sum(kept.part, kept.train.inputs, kept.terms, present)
+    scale = 1 / max(len(present), 1)
+    return {
+        name: value / len(rows) - old[name] * scale for name, value in new.items() if name.startswith("backbone.")
+    }
+
+
+def _gauss_newton_form(part: ConceptPart, inputs: Tensor, weights: Tensor, direction: Vector) -> float:
+    """Δᵀ GGN Δ on a sample: (1/n) Σ w p (1 − p) (JΔ)², with JΔ by a central difference of the logits."""
+    size = _dot(direction, direction) ** 0.5
+    scale = sum(float(part.get_parameter(name).detach().double().square().sum()) for name in direction) ** 0.5
+    step = 1e-3 * max(scale, 1e-3) / max(size, 1e-30)
+    ahead, behind = copy.deepcopy(part), copy.deepcopy(part)
+    add_step(ahead, direction, step)
+    add_step(behind, direction, -step)
+    with torch.no_grad():
+        slope = (ahead(inputs).double() - behind(inputs).double()) / (2 * step)
+        p = torch.sigmoid(part(inputs).double())
+    return float((weights * p * (1 - p) * slope.square()).sum()) / len(inputs)
+
+
+def _dot(first: Vector, second: Vector) -> float:
+    return sum(float((first[name].double() * value.double()).sum()) for name, value in second.items())
+
+
+# -- gradient steps ------------------------------------------------------------------------------------------
+
+
+def _refinement_rung(ladder: _Ladder, seconds: float) -> _Rung:
+    started = time.monotonic()
+    last = ladder.rungs[-1].model
+    backbone, epochs = refine(last, ladder.situation, seconds=seconds)
+    return _finish(ladder, f"{epochs:.2g} gradient epochs, heads exactly", backbone, started)
+
+
+def refine(
+    model: ConceptBottleneck, situation: Situation, *, seconds: float, learning_rate: float | None = None
+) -> tuple[nn.Module, float]:
+    """Adam on the edited J'_C from ``model`` for a given time; returns the backbone and the epochs done.
+
+    BatchNorm stays in evaluation mode with frozen statistics. The learning rate starts at a tenth of the recipe's
+    and falls to zero with the time, so that the last steps average rather than wander.
+    """
+    recipe = model.recipe
+    part = concept_part(model).eval()
+    rate = recipe.peak_learning_rate / 10 if learning_rate is None else learning_rate
+    optimiser = torch.optim.Adam(part.parameters(), lr=rate, weight_decay=recipe.concept_regularisation)
+    after, terms = situation.after, situation.terms_after
+    started = time.monotonic()
+    done = epoch = 0
+    with progress("Refining the backbone", 100) as bar:
+        shown = 0
+        while True:
+            generator = torch.Generator().manual_seed(recipe.seed * 7919 + epoch)
+            for rows in torch.randperm(len(after), generator=generator).split(recipe.batch_size):
+                share = (time.monotonic() - started) / seconds
+                if share >= 1:
+                    return part.backbone, done / len(after)
+                for group in optimiser.param_groups:
+                    group["lr"] = rate * (1 - share)
+                logits = part(after.inputs.take(rows))
+                loss = functional.binary_cross_entropy_with_logits(
+                    logits, terms.targets[rows], weight=terms.weights[rows], reduction="sum"
+                )
+                optimiser.zero_grad(set_to_none=True)
+                (loss / len(rows)).backward()
+                optimiser.step()
+                done += len(rows)
+                bar.advance(int(100 * share) - shown, loss=float(loss.detach()) / len(rows))
+                shown = int(100 * share)
+            epoch += 1

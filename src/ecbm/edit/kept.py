@@ -145,6 +145,10 @@ class Kept:
     def concept_l2(self) -> float:
         return self.model.recipe.concept_regularisation
 
+    def has_curvature(self, fisher: Fisher) -> bool:
+        """Whether :meth:`concept_curvature` has been fitted already."""
+        return fisher in self._concept_curvature
+
     def concept_curvature(self, fisher: Fisher) -> EKFAC:
         """EK-FAC of J_C at the model."""
         if fisher not in self._concept_curvature:
