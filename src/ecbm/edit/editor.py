@@ -155,13 +155,9 @@ class Editor:
         return edited, Edit.between(self.data, edited)
 
     def _exact(self, situation: Situation) -> tuple[ConceptBottleneck, dict[str, Any]]:
-        carried = carry(situation, refit_statistics=True)
-        if self.model.recipe.is_linear and not situation.same_samples:
-            design = with_ones(stages.extract_features(carried.backbone, situation.after.inputs))
-            basis = self.kept.basis.for_rows(situation.rows, design)
-        else:
-            design = edited_design(situation, self.kept, carried)
-            basis = self.kept.basis.for_rows(situation.rows, design)
+        carried = carry(situation)
+        design = edited_design(situation, self.kept, carried)
+        basis = self.kept.basis.for_rows(situation.rows, design)
         inverses = self.kept.label_inverses_for(situation.columns, len(carried.concept_names))
         leading = self.kept.leading_for(situation.columns, len(carried.concept_names))
         solved = solve_heads(carried, situation, design, basis=basis, leading=leading, inverses=inverses)
@@ -193,7 +189,7 @@ class Editor:
     ) -> dict[str, Any]:
         mark = time.monotonic()
         kept = self.kept
-        carried = carry(situation, refit_statistics=True)
+        carried = carry(situation)
         same_backbone = _same_parameters(model, carried)
         old_design = self._design_for(carried, situation, reuse=True)
         design = self._design_for(model, situation, reuse=same_backbone)
@@ -223,19 +219,19 @@ class Editor:
             "drift": drift,
         }
         report |= self._certificate(situation, model, design, logits, validation)
-        worse = after["concepts"] > before["concepts"] * (1 + 1e-9)
+        worse = [stage for stage in after if not after[stage] <= before[stage] * (1 + 1e-9)]
         if worse and method in ("ekfac", "hessian"):
+            figures = " and ".join(f"{before[stage]:.4g} to {after[stage]:.4g} ({stage})" for stage in worse)
             report["warning"] = (
-                f"the edited objective got worse: {before['concepts']:.4g} before, {after['concepts']:.4g} after; "
-                "the step is too long for this network: use method='auto', or more damping"
+                f"the edited objective got worse: {figures}; the step is too long for this network: "
+                "use method='auto', or more damping"
             )
         seconds["report"] = time.monotonic() - mark
         report["seconds"] = seconds
         return report
 
     def _design_for(self, model: ConceptBottleneck, situation: Situation, reuse: bool) -> Tensor:
-        linear = self.model.recipe.is_linear
-        if reuse and (not linear or situation.same_samples):
+        if reuse:
             return edited_design(situation, self.kept, model)
         return with_ones(stages.extract_features(model.backbone, situation.after.inputs))
 

@@ -1,7 +1,8 @@
 """The paper's two methods on both stages: ECBM (EK-FAC) and CBM-IF (the damped exact Hessian).
 
 They are applied as the paper writes them, unguarded: where a step makes the edited objective worse, the report
-says so and the step is kept all the same. Fitted statistics (standardisation, positive weights) stay as they are.
+says so and the step is kept all the same. The objective stepped on is the one that retraining would minimise, with
+the edited data's positive weights and, for the linear backbone, its standardisation.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from ecbm.curvature.losses import Fisher
 from ecbm.edit.heads import label_design
 from ecbm.edit.influence import ConceptPart, Widened, add_step, gradient_sum
 from ecbm.edit.kept import Kept
-from ecbm.edit.situation import Situation, carry
+from ecbm.edit.situation import Restandardised, Situation, carry, has_statistics, restandardise, restandardised
 from ecbm.errors import InputError
 from ecbm.read.inputs import Inputs, concatenate
 from ecbm.train import stages
+from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.terms import ConceptTerms, concept_terms
+from ecbm.train.terms import ConceptTerms
 
 __all__ = ["InfluenceOptions", "influence_edit", "widen"]
 
@@ -74,8 +76,6 @@ def widen(situation: Situation, kept: Kept) -> tuple[ConceptPart, Widened, Input
     fresh_rows = _others(len(after.targets), rows_new)
     fresh_columns = _others(after.targets.shape[1], new)
     shape = (n_old + len(fresh_rows), k_old + len(fresh_columns))
-    positive = kept.model.positive_weights
-    unstandardised = concept_terms(situation.after.concepts, _carried_positive(situation, positive))
     wide_before = ConceptTerms(torch.zeros(shape), torch.zeros(shape))
     wide_after = ConceptTerms(torch.zeros(shape), torch.zeros(shape))
     columns = torch.cat([old, torch.arange(k_old, shape[1])])
@@ -84,7 +84,7 @@ def widen(situation: Situation, kept: Kept) -> tuple[ConceptPart, Widened, Input
     origin = torch.cat([rows_new, fresh_rows])
     for name in ("targets", "weights"):
         getattr(wide_before, name)[:n_old, :k_old] = getattr(before, name)
-        block = getattr(unstandardised, name)[origin][:, source]
+        block = getattr(after, name)[origin][:, source]
         getattr(wide_after, name)[places[:, None], columns[None, :]] = block
     part = copy.deepcopy(kept.part)
     if len(fresh_columns):
@@ -97,13 +97,6 @@ def widen(situation: Situation, kept: Kept) -> tuple[ConceptPart, Widened, Input
         else:
             inputs = concatenate(inputs, added.inputs)
     return part, Widened(wide_before, wide_after), inputs, torch.arange(n_old), places
-
-
-def _carried_positive(situation: Situation, positive: Tensor) -> Tensor:
-    old, new = situation.columns
-    carried = situation.positive.clone()
-    carried[new] = positive[old]
-    return carried
 
 
 def _others(count: int, present: Tensor) -> Tensor:
@@ -159,6 +152,32 @@ def _match(gradient: Vector, part: ConceptPart) -> Vector:
     return matched
 
 
+def _with_new_statistics(
+    change: Vector, part: ConceptPart, statistics: Restandardised, kept: Kept, form: str
+) -> Vector:
+    """``change`` where ∇J' is taken at the same function of the input under the new standardisation.
+
+    The function's data gradient D' over weights that read x' follows from that over weights that read x; its L2
+    term is that of the rewritten weights.
+    """
+    l2, head = kept.concept_l2, part.concept_head
+    names = ("concept_head.weight", "concept_head.bias")
+    old = {name: part.get_parameter(name).detach() for name in names}
+    before = _match(kept.gradient, part)
+    data = {name: change[name] - l2 * old[name] + (0.0 if form == "full" else before[name]) for name in names}
+    gradient = statistics.gradient(data[names[0]], data[names[1]])
+    rewritten = statistics.head(head.weight.detach(), head.bias.detach())
+    moved = {name: g + l2 * value for name, g, value in zip(names, gradient, rewritten, strict=True)}
+    return moved if form == "full" else {name: moved[name] - before[name] for name in names}
+
+
+def _rewrite(head: nn.Linear, statistics: Restandardised) -> None:
+    weight, bias = statistics.head(head.weight.detach(), head.bias.detach())
+    with torch.no_grad():
+        head.weight.copy_(weight)
+        head.bias.copy_(bias)
+
+
 def influence_edit(
     method: str, situation: Situation, kept: Kept, options: InfluenceOptions
 ) -> tuple[ConceptBottleneck, dict[str, Any]]:
@@ -167,25 +186,34 @@ def influence_edit(
     change = change_of_gradient(part, wide, inputs, (before_rows, after_rows), kept, options.gradient)
     recipe = kept.model.recipe
     linear = recipe.is_linear
+    statistics = None
+    if linear and not situation.same_samples:
+        statistics = restandardised(kept.model, situation.after)
+        assert statistics is not None
+        change = _with_new_statistics(change, part, statistics, kept, options.gradient)
     damping = options.damping if options.damping is not None else (0.0 if linear else 0.1)
     settings: dict[str, Any] = {"damping": damping, "relative": options.relative, "gradient": options.gradient}
     widened = len(situation.edit.add_concepts) > 0
+    # Curvature of the old terms, as the paper has it; a new concept has none there, so then that of the new ones.
+    rows, terms = (after_rows, wide.after) if widened else (before_rows, wide.before)
+    source = inputs[rows] if isinstance(inputs, Tensor) else inputs.subset(rows.tolist())
+    present = (source, ConceptLoss(terms.targets[rows], terms.weights[rows]))
     if method == "ekfac":
         settings["fisher"] = options.fisher
         if widened:
-            loss = ConceptLoss(wide.after.targets, wide.after.weights)
-            curvature = EKFAC.fit(part, inputs, loss, l2=kept.concept_l2, fisher=options.fisher, seed=recipe.seed)
+            curvature = EKFAC.fit(part, *present, l2=kept.concept_l2, fisher=options.fisher, seed=recipe.seed)
         else:
             curvature = kept.concept_curvature(options.fisher)
         step = curvature.solve(curvature.restrict(change), damping, relative=options.relative)
         not_covered = curvature.report()["uncovered"]
     else:
-        step, solver = _hessian_step(part, inputs, wide, change, damping, options, kept, widened)
+        step, solver = _hessian_step(part, present, change, damping, options, kept, widened)
         settings |= solver
         not_covered = {}
+    if statistics is not None:
+        _rewrite(part.concept_head, statistics)
     add_step(part, step, -1.0)
-    carried = carry(situation, refit_statistics=False)
-    model = _put_back(carried, part, situation)
+    model = _put_back(carry(situation), part, situation)
     logits = _train_logits(model, situation, kept)
     low, high = stages.logit_range(logits, situation.after.concepts)
     model.low.copy_(low)
@@ -206,9 +234,10 @@ def _put_back(carried: ConceptBottleneck, part: ConceptPart, situation: Situatio
         carried.concept_head.bias[new] = head.bias[old].double()
         carried.concept_head.weight[fresh] = head.weight[k_old:].double()
         carried.concept_head.bias[fresh] = head.bias[k_old:].double()
-    if not carried.recipe.is_linear:
-        carried.backbone = part.backbone
-    return carried
+    if carried.recipe.is_linear:
+        return carried
+    carried.backbone = part.backbone
+    return carried if situation.same_samples else restandardise(carried, situation.after)
 
 
 def _train_logits(model: ConceptBottleneck, situation: Situation, kept: Kept) -> Tensor:
@@ -223,6 +252,8 @@ def _train_logits(model: ConceptBottleneck, situation: Situation, kept: Kept) ->
 def edited_design(situation: Situation, kept: Kept, model: ConceptBottleneck) -> Tensor:
     """Features of the edited training samples, from the kept ones where the backbone is unchanged."""
     rows_old, rows_new = situation.rows
+    if not situation.same_samples and has_statistics(model.backbone):
+        return with_ones(stages.extract_features(model.backbone, situation.after.inputs))
     if situation.same_samples and torch.equal(rows_old, rows_new):
         return kept.design
     design = kept.design.new_empty(len(situation.after), kept.design.shape[1])
@@ -263,51 +294,74 @@ def _label_step(
         step = curvature.solve(change, damping, relative=options.relative)
     else:
         exact = ExactOperator(head, inputs, LabelLoss(labels), kind="hessian", l2=beta, batch_size=1024)
-        step = exact.solve(
-            change, 0.0, preconditioner=kept.label_curvature("true") if same_columns else None
-        ).vector
+        own = kept.label_curvature("true") if same_columns else None
+        # Convex, with β: without a stated damping it needs none.
+        absolute = options.damping or 0.0
+        if absolute and options.relative:
+            fitted = own or EKFAC.fit(head, inputs, LabelLoss(labels), l2=beta, seed=model.recipe.seed)
+            absolute *= _mean(fitted)
+        step, _ = _solve(exact, change, absolute, own)
     add_step(head, step, -1.0)
 
 
 def _hessian_step(
     part: ConceptPart,
-    inputs: Inputs | Tensor,
-    wide: Widened,
+    present: tuple[Inputs | Tensor, ConceptLoss],
     change: Vector,
     damping: float,
     options: InfluenceOptions,
     kept: Kept,
     widened: bool,
 ) -> tuple[Vector, dict[str, Any]]:
-    """(H + δ)⁻¹ change by preconditioned CG; δ grows tenfold while the deep Hessian is indefinite."""
-    present = (wide.before.weights != 0).any(1)
-    rows = present.nonzero().flatten()
-    source = inputs[rows] if isinstance(inputs, Tensor) else inputs.subset(rows.tolist())
-    terms = wide.after if widened else wide.before
-    loss = ConceptLoss(terms.targets[rows], terms.weights[rows])
+    """(H + δ)⁻¹ change; δ grows tenfold while the deep Hessian is indefinite."""
+    source, loss = present
     curvature = None if widened else kept.concept_curvature("true")
     absolute = damping
     if options.relative and damping > 0:
-        means = kept.concept_curvature("true").mean_eigenvalues()
-        absolute = damping * sum(means.values()) / len(means)
+        absolute = damping * _mean(kept.concept_curvature("true"))
     for kind in ("hessian", "gauss-newton"):
         operator = ExactOperator(part, source, loss, kind=kind, l2=kept.concept_l2, batch_size=512)
         tried = absolute
         for _ in range(3):
             try:
-                solution = operator.solve(
-                    change, tried, preconditioner=curvature, tolerance=1e-4, iterations=_CG_ITERATIONS
-                )
+                step, solver = _solve(operator, change, tried, curvature)
             except InputError:
                 tried = max(10 * tried, 1e-3)
                 continue
-            return solution.vector, {
-                "matrix": kind,
-                "absolute damping": tried,
-                "cg iterations": solution.iterations,
-                "cg residual": solution.residual,
-            }
+            return step, {"matrix": kind, "absolute damping": tried, **solver}
     raise InputError("the Hessian stays indefinite at every damping tried; use method='ekfac' or 'auto'")
 
 
+def _solve(
+    operator: ExactOperator, change: Vector, damping: float, preconditioner: EKFAC | None
+) -> tuple[Vector, dict[str, Any]]:
+    """(H + δ)⁻¹ change: by factoring H where it is small, by conjugate gradients otherwise."""
+    if sum(value.numel() for value in change.values()) <= _DENSE:
+        shifted = operator.dense().double()
+        shifted.diagonal().add_(damping)
+        factor, trouble = torch.linalg.cholesky_ex(shifted)
+        if int(trouble) != 0:
+            raise InputError(f"the Hessian with damping {damping:g} is not positive definite")
+        flat = torch.cat([change[name].reshape(-1) for name in operator.names]).double()
+        solved = torch.cholesky_solve(flat[:, None], factor)[:, 0]
+        parts = solved.split([change[name].numel() for name in operator.names])
+        step = {
+            n: part.view_as(change[n]).to(change[n].dtype) for n, part in zip(operator.names, parts, strict=True)
+        }
+        return step, {"solver": "dense"}
+    solution = operator.solve(
+        change, damping, preconditioner=preconditioner, tolerance=_CG_TOLERANCE, iterations=_CG_ITERATIONS
+    )
+    figures = {"cg iterations": solution.iterations, "cg residual": solution.residual}
+    return solution.vector, {"solver": "conjugate gradients", **figures}
+
+
+def _mean(curvature: EKFAC) -> float:
+    means = curvature.mean_eigenvalues()
+    return sum(means.values()) / len(means)
+
+
+# Up to this many parameters the whole matrix is built; it costs as many Hessian products.
+_DENSE = 400
 _CG_ITERATIONS = 50
+_CG_TOLERANCE = 1e-4

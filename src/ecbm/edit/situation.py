@@ -14,7 +14,15 @@ from ecbm.train.backbones import MLP, Standardise
 from ecbm.train.model import ConceptBottleneck, Provenance
 from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
 
-__all__ = ["Situation", "carry", "restandardise", "situation_of"]
+__all__ = [
+    "Restandardised",
+    "Situation",
+    "carry",
+    "has_statistics",
+    "restandardise",
+    "restandardised",
+    "situation_of",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,33 +144,62 @@ def _standardise(backbone: nn.Module) -> tuple[Standardise, nn.Linear | None] | 
     return None
 
 
-def restandardise(model: ConceptBottleneck, x: Tensor) -> ConceptBottleneck:
-    """The same function of the input, written with the standardisation of the rows ``x``.
+def has_statistics(backbone: nn.Module) -> bool:
+    """Whether a backbone holds statistics of the training samples, which change when those do."""
+    return _standardise(backbone) is not None
 
-    z = w·(x − m)/s + b equals w'·(x − m')/s' + b' with w' = w s'/s and b' = b + w·(m' − m)/s.
-    """
+
+@dataclasses.dataclass(frozen=True)
+class Restandardised:
+    """New standardised features as old ones: x' = ratio · x + offset, with the statistics that give x'."""
+
+    statistics: Standardise
+    ratio: Tensor
+    offset: Tensor
+
+    def head(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights that give from x' what the given ones give from x."""
+        rescaled = weight.double() / self.ratio
+        return rescaled, bias.double() - rescaled @ self.offset
+
+    def gradient(self, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient of a loss over such weights, from that over weights that read x."""
+        return weight * self.ratio + bias[:, None] * self.offset, bias
+
+
+def restandardised(model: ConceptBottleneck, data: Dataset) -> Restandardised | None:
+    """How standardisation changes if it is fitted on ``data``; ``None`` for a backbone that has none."""
     found = _standardise(model.backbone)
     if found is None:
+        return None
+    old = found[0]
+    new = Standardise.of(data.x.flatten(1), old.dtype)
+    return Restandardised(new, old.scale / new.scale, (old.mean - new.mean) / new.scale)
+
+
+def restandardise(model: ConceptBottleneck, data: Dataset) -> ConceptBottleneck:
+    """The same function of the input, written with the standardisation of ``data``."""
+    change = restandardised(model, data)
+    if change is None:
         return model
     other = copy.deepcopy(model)
-    again = _standardise(other.backbone)
-    assert again is not None
-    old, layer = found[0], again[1] if again[1] is not None else other.concept_head
-    new = Standardise.of(x.flatten(1), old.dtype)
+    found = _standardise(other.backbone)
+    assert found is not None
+    statistics, layer = found[0], found[1] if found[1] is not None else other.concept_head
     with torch.no_grad():
-        weight = layer.weight.double()
-        layer.bias.copy_(layer.bias.double() + weight @ ((new.mean - old.mean) / old.scale))
-        layer.weight.copy_(weight * (new.scale / old.scale))
-    again[0].mean.copy_(new.mean)
-    again[0].scale.copy_(new.scale)
+        weight, bias = change.head(layer.weight, layer.bias)
+        layer.weight.copy_(weight)
+        layer.bias.copy_(bias)
+    statistics.mean.copy_(change.statistics.mean)
+    statistics.scale.copy_(change.statistics.scale)
     return other
 
 
-def carry(situation: Situation, *, refit_statistics: bool) -> ConceptBottleneck:
+def carry(situation: Situation, *, refit_statistics: bool = True) -> ConceptBottleneck:
     """The unedited model under the new names: removed concepts dropped, new ones with zero weights.
 
     Dropping a concept drops its head row *and* the label head's input column, so it cannot influence any output.
-    With ``refit_statistics`` the standardisation and positive weights become those of the edited data, without
+    Positive weights and (with ``refit_statistics``) standardisation become those of the edited data, without
     changing what the model computes.
     """
     model, edited = situation.model, situation.edited
@@ -180,10 +217,6 @@ def carry(situation: Situation, *, refit_statistics: bool) -> ConceptBottleneck:
         label.weight[:, new] = model.label_head.weight[:, old]
         label.bias.copy_(model.label_head.bias)
     low[new], high[new] = model.low[old], model.high[old]
-    positive = situation.positive
-    if not refit_statistics:
-        positive = positive.clone()
-        positive[new] = model.positive_weights[old]
     carried = ConceptBottleneck(
         copy.deepcopy(model.backbone),
         concept,
@@ -192,11 +225,11 @@ def carry(situation: Situation, *, refit_statistics: bool) -> ConceptBottleneck:
         model.class_names,
         model.recipe_for(edited.concept_names),
         model.input_shape,
-        positive,
+        situation.positive,
         low,
         high,
         Provenance(edited.fingerprint, model.provenance.training),
     )
     if refit_statistics and not situation.same_samples:
-        carried = restandardise(carried, situation.after.x)
+        carried = restandardise(carried, situation.after)
     return carried
