@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ecbm._version import __version__
@@ -19,8 +20,11 @@ _METRICS = {
 }
 
 
-def model_card(model: ConceptBottleneck, metrics: dict[str, Any] | None = None) -> str:
-    """The card as Markdown."""
+def model_card(
+    model: ConceptBottleneck, metrics: dict[str, Any] | None = None, about: Mapping[str, Any] | None = None
+) -> str:
+    """The card as Markdown. ``about`` adds the data's sizes, where metrics were taken, and the edit history."""
+    about = about or {}
     recipe, training = model.recipe, model.provenance.training
     parameters = sum(p.numel() for p in model.parameters())
     lines = [
@@ -49,9 +53,23 @@ def model_card(model: ConceptBottleneck, metrics: dict[str, Any] | None = None) 
     for key, text in (("concept_gradient_norm", "concept head"), ("label_gradient_norm", "label head")):
         if key in training:
             lines.append(f"- {text} solved to gradient norm {training[key]:.1e}")
+    lines += _data_lines(about.get("data") or {})
     if metrics:
-        lines += ["", "## Metrics", "", "| metric | value |", "|---|---|"]
+        lines += [
+            "",
+            "## Metrics" + (f" on {about['split']}" if about.get("split") else ""),
+            "",
+            "| metric | value |",
+            "|---|---|",
+        ]
         lines += [f"| {text} | {metrics[key]:.4f} |" for key, text in _METRICS.items() if key in metrics]
+    if about.get("history"):
+        lines += [
+            "",
+            "## Edit history",
+            "",
+            *(f"{number}. {line}" for number, line in enumerate(about["history"], 1)),
+        ]
     lines += [
         "",
         "## Concepts",
@@ -70,3 +88,16 @@ def model_card(model: ConceptBottleneck, metrics: dict[str, Any] | None = None) 
         "",
     ]
     return "\n".join(lines)
+
+
+def _data_lines(shape: Mapping[str, Any]) -> list[str]:
+    if not shape:
+        return []
+    splits = ", ".join(f"{name} {count}" for name, count in shape["splits"].items())
+    size = " × ".join(map(str, shape["input_shape"]))
+    return [
+        "",
+        "## Data",
+        "",
+        f"{shape['samples']} samples ({splits}), inputs of {size}. None of them is in this folder.",
+    ]

@@ -29,7 +29,13 @@ FORMAT_VERSION = 1
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
 
 
-def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any] | None = None) -> Path:
+def save(
+    model: ConceptBottleneck,
+    folder: str | Path,
+    *,
+    metrics: dict[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
     """Save a model as a folder; the folder appears whole or not at all.
 
     Equal models give equal bytes: seconds, which differ from run to run, are left out of the config.
@@ -42,6 +48,8 @@ def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any
         A new folder, or one that holds a saved model, which is then replaced.
     metrics
         Figures of :func:`ecbm.evaluate` for the model card.
+    about
+        More for the card: ``data`` (sizes), ``split`` (of the metrics) and ``history`` (lines).
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).is_file())):
@@ -53,7 +61,7 @@ def save(model: ConceptBottleneck, folder: str | Path, *, metrics: dict[str, Any
         temporary.chmod(0o755)
         write_json(temporary / _CONFIG, config)
         write_safetensors(temporary / _WEIGHTS, model.state_dict(), {"format": "pt"})
-        write_text(temporary / _CARD, model_card(model, metrics))
+        write_text(temporary / _CARD, model_card(model, metrics, about))
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
             folder.rename(old / "model")

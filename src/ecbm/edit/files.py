@@ -1,0 +1,295 @@
+"""Edits as JSON files: the fields of :class:`~ecbm.Edit`, with tables beside them for what is new."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ecbm.edit.edit import Edit
+from ecbm.errors import InputError, unknown_name
+from ecbm.files import write_json
+from ecbm.read.dataset import Dataset
+from ecbm.read.table_files import read_table
+from ecbm.read.tables import read_dataset
+from ecbm.read.write import write_dataset
+
+__all__ = ["edit_from", "read_edit", "write_edit"]
+
+_FIELDS = (
+    "correct_concepts",
+    "correct_labels",
+    "remove_concepts",
+    "add_concepts",
+    "remove_samples",
+    "add_samples",
+)
+_SAMPLE_FIELDS = ("table", "features", "images")
+
+
+def read_edit(path: str | Path, data: Dataset | None = None) -> Edit:
+    """Read an edit file.
+
+    Paths in it (``add_samples``, ``add_concepts``) are relative to the file.
+
+    Parameters
+    ----------
+    path
+        A JSON file.
+    data
+        The dataset to be edited; new pictures are resized to its size.
+
+    Raises
+    ------
+    InputError
+        One line: the file, the place in it, and what is wrong.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "edit.json"
+    >>> _ = path.write_text('{"correct_labels": [{"id": "a", "label": "wren"}], "remove_samples": ["b"]}')
+    >>> print(read_edit(path))
+    correct 1 class label; remove 1 sample
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path of the edit") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start}); save the edit as UTF-8") from None
+    try:
+        content = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply for an edit") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not a JSON edit ({error})") from None
+    return edit_from(content, str(path), path.parent, data)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name!r} is given twice; give it once")
+        found[name] = value
+    return found
+
+
+def _no_constants(name: str) -> float:
+    raise ValueError(f"{name} is not a number here; use null for a missing label")
+
+
+def edit_from(content: Any, where: str, folder: Path, data: Dataset | None = None) -> Edit:
+    """The edit of a JSON value; ``where`` names it in messages, and paths in it start at ``folder``."""
+    if not isinstance(content, Mapping):
+        raise InputError(
+            f"{where}: an edit is an object with fields such as 'correct_concepts', got {_kind(content)}"
+        )
+    for name in content:
+        if name not in _FIELDS:
+            raise unknown_name("field", name, _FIELDS, where)
+    given = {name: value for name, value in content.items() if value is not None}
+    concepts = [
+        (_text(item, "id", place), _text(item, "concept", place), _number(item, place))
+        for item, place in _items(given, "correct_concepts", ("id", "concept", "value"), where)
+    ]
+    labels = [
+        (_text(item, "id", place), _text(item, "label", place))
+        for item, place in _items(given, "correct_labels", ("id", "label"), where)
+    ]
+    added = given.get("add_samples")
+    new = given.get("add_concepts")
+    try:
+        return Edit(
+            correct_concepts=concepts,
+            correct_labels=labels,
+            remove_concepts=_names(given, "remove_concepts", where),
+            add_concepts=None if new is None else _new_concepts(new, f"{where}: add_concepts", folder),
+            remove_samples=_names(given, "remove_samples", where),
+            add_samples=None if added is None else _new_samples(added, f"{where}: add_samples", folder, data),
+        )
+    except InputError as error:
+        if str(error).startswith(where):
+            raise
+        raise InputError(f"{where}: {error}") from None
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    words = {
+        dict: "an object",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+    }
+    return words.get(type(value), type(value).__name__)
+
+
+def _items(
+    given: Mapping[str, Any], field: str, keys: Sequence[str], where: str
+) -> list[tuple[Mapping[str, Any], str]]:
+    items = given.get(field, [])
+    if not isinstance(items, list):
+        raise InputError(f"{where}: {field}: expected a list of objects with {', '.join(keys)}, got {_kind(items)}")
+    found = []
+    for number, item in enumerate(items, 1):
+        place = f"{where}: {field}, item {number}"
+        if not isinstance(item, Mapping):
+            raise InputError(f"{place}: expected an object with {', '.join(keys)}, got {_kind(item)}")
+        for name in item:
+            if name not in keys:
+                raise unknown_name("field", name, keys, place)
+        for name in keys:
+            if name not in item:
+                raise InputError(f"{place}: {name!r} is missing; give {', '.join(keys)}")
+        found.append((item, place))
+    return found
+
+
+def _text(item: Mapping[str, Any], key: str, place: str) -> str:
+    return _as_text(item[key], f"{place}: {key!r}")
+
+
+def _as_text(value: Any, place: str) -> str:
+    if not isinstance(value, str):
+        hint = f'; write it in quotes, "{value}"' if type(value) in (int, float) else ""
+        raise InputError(f"{place}: expected text, got {_kind(value)}{hint}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{place}: is not valid text (half of a surrogate pair)") from None
+    return value
+
+
+def _number(item: Mapping[str, Any], place: str) -> float | None:
+    return _as_number(item["value"], f"{place}: 'value'")
+
+
+def _as_number(value: Any, place: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{place}: expected a number from 0 to 1 or null, got {_kind(value)}")
+    if not 0 <= value <= 1:
+        shown = str(value) if len(str(value)) < 30 else "a number"
+        raise InputError(f"{place}: {shown} is not in [0, 1]; use null for missing")
+    return float(value)
+
+
+def _names(given: Mapping[str, Any], field: str, where: str) -> list[str]:
+    names = given.get(field, [])
+    if not isinstance(names, list):
+        raise InputError(f"{where}: {field}: expected a list of names, got {_kind(names)}")
+    return [_as_text(name, f"{where}: {field}, item {number}") for number, name in enumerate(names, 1)]
+
+
+def _path(value: Any, place: str, folder: Path) -> Path:
+    text = _as_text(value, place)
+    if not text or "\0" in text:
+        raise InputError(f"{place}: not a path")
+    return folder / text
+
+
+def _new_concepts(value: Any, place: str, folder: Path) -> dict[str, dict[str, float | None]]:
+    """New concepts, from a table with an id column and one column a concept, or given in place."""
+    if isinstance(value, Mapping):
+        found: dict[str, dict[str, float | None]] = {}
+        for name, labels in value.items():
+            own = f"{place}: {_as_text(name, place)!r}"
+            if not name:
+                raise InputError(f"{place}: a concept needs a name")
+            if not isinstance(labels, Mapping):
+                raise InputError(f"{own}: expected an object from ids to values, got {_kind(labels)}")
+            found[name] = {_as_text(i, own): _as_number(v, f"{own} of sample {i!r}") for i, v in labels.items()}
+        return found
+    path = _path(value, place, folder)
+    table = read_table(path, text=["id"], ignore=())
+    table.require("id", "id_column")
+    ids = table.text("id", "an id")
+    if len(set(ids)) != len(ids):
+        twice = next(name for name in ids if ids.count(name) > 1)
+        raise InputError(f"{path}: duplicate id {twice!r}; give one row a sample")
+    names = [name for name in table.names if name != "id"]
+    if not names:
+        raise InputError(f"{path}: no concept column; add one beside 'id'")
+    values = np.asarray(table.fractions(names))
+    return {
+        name: {
+            sample: float(number)
+            for sample, number in zip(ids, values[:, column].tolist(), strict=True)
+            if not math.isnan(number)
+        }
+        for column, name in enumerate(names)
+    }
+
+
+def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> Dataset:
+    """New samples; those without a split column are for training."""
+    features: Path | None = None
+    images: Path | None = None
+    if isinstance(value, Mapping):
+        for name in value:
+            if name not in _SAMPLE_FIELDS:
+                raise unknown_name("field", name, _SAMPLE_FIELDS, place)
+        if "table" not in value:
+            raise InputError(f"{place}: 'table' is missing; give the path of a CSV or Parquet file")
+        path = _path(value["table"], f"{place}: 'table'", folder)
+        features = (
+            None if value.get("features") is None else _path(value["features"], f"{place}: 'features'", folder)
+        )
+        images = None if value.get("images") is None else _path(value["images"], f"{place}: 'images'", folder)
+    else:
+        path = _path(value, place, folder)
+    pictures = data is not None and len(data.inputs.shape) == 3 and data.inputs.shape[0] == 3
+    if features is None and images is None and not path.is_dir():
+        features, images = _inputs_beside(path, pictures)
+        if features is None and images is None:
+            raise InputError(
+                f"{place}: no inputs for {path.name}; put {path.stem}.npy beside it, or give an object "
+                '{"table": …, "features": …} or {"table": …, "images": …}'
+            )
+    size = (int(data.inputs.shape[1]), int(data.inputs.shape[2])) if data is not None and pictures else None
+    return read_dataset(path, features=features, images=images, image_size=size, splits=(1.0, 0.0, 0.0))
+
+
+def _inputs_beside(path: Path, pictures: bool) -> tuple[Path | None, Path | None]:
+    """Inputs that lie beside a table and are called like it; pictures may lie in its folder."""
+    for suffix in (".npy", ".npz"):
+        if path.with_suffix(suffix).is_file():
+            return path.with_suffix(suffix), None
+    if path.with_suffix(".zip").is_file():
+        return None, path.with_suffix(".zip")
+    return None, path.parent if pictures else None
+
+
+def write_edit(edit: Edit, path: str | Path) -> Path:
+    """Write an edit as a file that :func:`read_edit` reads back equal; new samples go to a folder beside it."""
+    path = Path(path)
+
+    def plain(value: float) -> float | None:
+        return None if math.isnan(value) else value
+
+    content: dict[str, Any] = {
+        "correct_concepts": [{"id": i, "concept": c, "value": plain(v)} for i, c, v in edit.correct_concepts],
+        "correct_labels": [{"id": i, "label": label} for i, label in edit.correct_labels],
+        "remove_concepts": list(edit.remove_concepts),
+        "add_concepts": {
+            name: {i: plain(v) for i, v in values.items()} for name, values in edit.add_concepts.items()
+        },
+        "remove_samples": list(edit.remove_samples),
+    }
+    if edit.add_samples is not None:
+        folder = path.with_name(f"{path.stem}_samples")
+        write_dataset(edit.add_samples, folder)
+        content["add_samples"] = folder.name
+    write_json(path, {name: value for name, value in content.items() if value})
+    return path

@@ -1,0 +1,87 @@
+"""Two versions side by side: what their data, metrics, concepts and predictions differ in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ecbm.edit.edit import Edit
+from ecbm.errors import InputError
+from ecbm.keep.words import counted, done
+from ecbm.keep.workspace import Workspace
+from ecbm.read.dataset import Dataset
+from ecbm.verify.evaluate import evaluate
+
+__all__ = ["compare_versions"]
+
+_MOST = 20
+
+
+def compare_versions(workspace: Workspace, first: str, second: str, split: str | None = None) -> dict[str, Any]:
+    """Compare two versions on the samples both have in a split (``test`` by default).
+
+    Returns
+    -------
+    dict
+        ``versions``, ``split``, ``data``, ``metrics`` (name to both values), ``concepts``, ``predictions``.
+    """
+    a, b = workspace.version(first), workspace.version(second)
+    models = workspace.model(a.version), workspace.model(b.version)
+    data = workspace.data(a.version), workspace.data(b.version)
+    chosen = split or next((name for name in ("test", "val", "train") if name in data[1].split_sizes), "train")
+    parts = data[0].split(chosen), data[1].split(chosen)
+    metrics = [evaluate(model, part) for model, part in zip(models, parts, strict=True)]
+    shared = [name for name in parts[0].ids if name in parts[1].rows_by_id]
+    if not shared:
+        raise InputError(f"versions {a.version} and {b.version} share no sample in the {chosen} split")
+    inputs = [part.inputs.subset([part.rows_by_id[name] for name in shared]) for part in parts]
+    logits = [model.concept_logits(x) for model, x in zip(models, inputs, strict=True)]
+    concepts = {}
+    for name in dict.fromkeys([*models[0].concept_names, *models[1].concept_names]):
+        rows = [one["per_concept"].get(name, {}).get("accuracy") for one in metrics]
+        changed = 0
+        if all(name in model.concept_names for model in models):
+            present = [z[:, m.concept_index(name)] >= 0 for z, m in zip(logits, models, strict=True)]
+            changed = int((present[0] != present[1]).sum())
+        concepts[name] = {"accuracy": rows, "predictions_changed": changed}
+    return {
+        "versions": [a.version, b.version],
+        "split": chosen,
+        "data": _data(*data),
+        "metrics": {
+            name: [metrics[0][name], metrics[1][name]] for name in metrics[0] if isinstance(metrics[0][name], float)
+        },
+        "concepts": concepts,
+        "predictions": _predictions(models, logits, shared),
+    }
+
+
+def _predictions(models: Any, logits: list[torch.Tensor], ids: list[str]) -> dict[str, Any]:
+    classes = [m.classify(z) for m, z in zip(models, logits, strict=True)]
+    names = [[m.class_names[c] for c in p.argmax(1).tolist()] for m, p in zip(models, classes, strict=True)]
+    differ = [row for row in range(len(ids)) if names[0][row] != names[1][row]]
+    gap = None
+    if models[0].class_names == models[1].class_names:
+        gap = float((classes[0] - classes[1]).abs().max())
+    examples = [{"id": ids[row], "before": names[0][row], "after": names[1][row]} for row in differ[:_MOST]]
+    return {"samples": len(ids), "changed": len(differ), "largest_probability_change": gap, "examples": examples}
+
+
+def _data(before: Dataset, after: Dataset) -> dict[str, Any]:
+    if before.fingerprint == after.fingerprint:
+        return {"same": True, "words": "the same"}
+    if before.class_names != after.class_names:
+        return {"same": False, "words": "the classes differ"}
+    edit = Edit.between(before, after)
+    return {
+        "same": False,
+        "words": done(str(edit)),
+        "concept_labels_corrected": len(edit.correct_concepts),
+        "class_labels_corrected": len(edit.correct_labels),
+        "samples_removed": len(edit.remove_samples),
+        "samples_added": 0 if edit.add_samples is None else len(edit.add_samples),
+        "concepts_removed": list(edit.remove_concepts),
+        "concepts_added": list(edit.add_concepts),
+        "summary": counted(len(after), "sample"),
+    }

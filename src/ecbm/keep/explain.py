@@ -1,0 +1,87 @@
+"""One version explained in sentences, for ``ecbm show``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ecbm.keep.words import counted, summary_words
+
+__all__ = ["explain"]
+
+_MOST = 20
+
+
+def explain(item: dict[str, Any], current: int) -> Iterator[str]:
+    """The lines that ``ecbm show`` prints for a version as :meth:`Workspace.described` gives it."""
+    here = " (the current one)" if item["version"] == current else ""
+    parent = f", made from version {item['parent']}" if item["parent"] is not None else ""
+    yield f"version {item['version']}{here}{parent}"
+    yield f"by {item['author'] or '(erased)'} at {item['time']}" + (f": {item['reason']}" if item["reason"] else "")
+    yield ""
+    yield summary_words(item["summary"])
+    if not item["kept"]:
+        yield "Its weights and data were destroyed by an erasure; only this description is left."
+    if item["edit"]:
+        yield from _edit_lines(item["edit"])
+    destroyed = item["details_destroyed"]
+    if destroyed:
+        yield f"{counted(destroyed, 'detail')} of it destroyed by erasures."
+    report = item["report"] or {}
+    if not report.get("destroyed_by_erasure"):
+        yield from _report_lines(report)
+    for name, value in item["fingerprints"].items():
+        yield f"{name} fingerprint {value}"
+
+
+def _edit_lines(edit: dict[str, Any]) -> Iterator[str]:
+    lines = [
+        f"  {one['id']}: {one['concept']} → {_value(one['value'])}" for one in edit.get("correct_concepts", [])
+    ]
+    lines += [f"  {one['id']}: class → {one['label']}" for one in edit.get("correct_labels", [])]
+    lines += [f"  {sample}: removed" for sample in edit.get("remove_samples", [])]
+    lines += [f"  {sample}: added" for sample in edit.get("add_samples", [])]
+    lines += [f"  concept {name}: removed" for name in edit.get("remove_concepts", [])]
+    for name, values in edit.get("add_concepts", {}).items():
+        lines.append(f"  concept {name}: added, with {counted(len(values), 'label')}")
+    yield from lines[:_MOST]
+    if len(lines) > _MOST:
+        yield f"  … and {len(lines) - _MOST} more ('ecbm show --json' lists all)"
+
+
+def _value(value: float | None) -> str:
+    return "missing" if value is None else f"{value:g}"
+
+
+def _report_lines(report: dict[str, Any]) -> Iterator[str]:
+    if report.get("method"):
+        why = (report.get("settings") or {}).get("why")
+        yield f"method {report['method']}" + (f": {why}" if why else "")
+    objective = report.get("objective")
+    if objective:
+        parts = [
+            f"{name} {objective['before'][name]:.6g} → {objective['after'][name]:.6g}"
+            for name in objective["after"]
+        ]
+        yield f"objective on the edited data: {', '.join(parts)}"
+    drift = report.get("drift")
+    if drift:
+        yield (
+            f"on {counted(drift['samples'], drift['split'] + ' sample')}: "
+            f"{counted(drift['class_predictions_changed'], 'class prediction')} and "
+            f"{counted(drift['concept_predictions_changed'], 'concept prediction')} changed"
+        )
+    certificate = report.get("certificate")
+    if certificate:
+        yield (
+            f"certificate ({certificate['covers']}): retraining would change at most "
+            f"{counted(certificate['class_predictions_that_could_differ'], 'more class prediction')} of "
+            f"{counted(certificate['validation_samples'], 'validation sample')}"
+        )
+    for name, why in (report.get("not_covered") or {}).items():
+        yield f"not covered: {name} ({why})"
+    if report.get("warning"):
+        yield f"warning: {report['warning']}"
+    seconds = report.get("seconds")
+    if seconds:
+        yield f"took {sum(seconds.values()):.2f} s"

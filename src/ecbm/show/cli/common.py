@@ -1,0 +1,61 @@
+"""What the commands share: options, JSON output, the signature of a change."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ecbm.keep.signature import Signature
+
+__all__ = [
+    "AuthorOption", "ExpectOption", "JsonOption", "ReasonOption", "WorkspaceArgument",
+    "figure", "print_json", "signed",
+]  # fmt: skip
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+WorkspaceArgument = Annotated[
+    Path, typer.Argument(metavar="WORKSPACE", help="A workspace folder made by 'ecbm init'.", show_default=False)
+]
+ReasonOption = Annotated[str, typer.Option("--reason", "-m", help="Why; kept in the ledger.", show_default=False)]
+AuthorOption = Annotated[
+    str,
+    typer.Option(
+        "--author", help="Who; kept in the ledger. Default: $ECBM_AUTHOR or your user name.", show_default=False
+    ),
+]
+ExpectOption = Annotated[
+    int | None,
+    typer.Option("--expect", help="Do it only if this is still the current version.", show_default=False),
+]
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN: figures that are not defined become null."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One object on standard output."""
+    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False) + "\n")
+
+
+def signed(author: str, reason: str) -> Signature:
+    """The signature of a change."""
+    from ecbm.keep.signature import Signature
+
+    return Signature(author, reason)
+
+
+def figure(value: float | None) -> str:
+    """A metric for people."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"

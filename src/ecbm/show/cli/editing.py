@@ -1,0 +1,158 @@
+"""Commands that change the model: ``edit``, ``undo``, ``redo`` and ``erase``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from ecbm.show.cli.common import (
+    AuthorOption,
+    ExpectOption,
+    JsonOption,
+    ReasonOption,
+    WorkspaceArgument,
+    print_json,
+    signed,
+)  # fmt: skip
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (edit, undo, redo, erase):
+        app.command(rich_help_panel="Correct")(command)
+
+
+def edit(
+    workspace: WorkspaceArgument,
+    file: Annotated[Path, typer.Argument(metavar="EDIT.json", help="The edit, as JSON.", show_default=False)],
+    method: Annotated[str, typer.Option(help="auto, exact, ekfac, hessian or retrain.")] = "auto",
+    preview: Annotated[bool, typer.Option("--preview", help="Only report what would change.")] = False,
+    budget: Annotated[
+        float, typer.Option(help="For auto: a share of the cost of retraining (below 1), or seconds (1 and more).")
+    ] = 0.05,
+    reason: ReasonOption = "",
+    author: AuthorOption = "",
+    expect: ExpectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Apply an edit and keep the result as a new version.
+
+    The file names what should be different, any mix of levels in one edit:
+
+    {"correct_concepts": [{"id": "id17", "concept": "crest=yes", "value": 1}],
+    "correct_labels": [{"id": "id4", "label": "sparrow"}],
+    "remove_samples": ["id9"], "remove_concepts": ["noisy"],
+    "add_samples": "more.csv", "add_concepts": "concepts.csv"}
+
+    Paths in it are relative to the file. If somebody else has changed the model meanwhile, nothing is done.
+    """
+    from ecbm.edit.files import read_edit
+    from ecbm.keep.changing import edit_model, preview_edit
+    from ecbm.keep.words import done, summary_of, summary_words
+    from ecbm.keep.workspace import Workspace
+
+    opened = Workspace(workspace)
+    start = opened.version()
+    change = read_edit(file, opened.data(start.version))
+    if preview:
+        version, report = start.version, preview_edit(opened, change, method, budget=budget)
+    else:
+        looked_at = start.version if expect is None else expect
+        version, report = edit_model(
+            opened, change, method, signature=signed(author, reason), expected=looked_at, budget=budget
+        )
+    if as_json:
+        print_json({**report, "version": version, **({"preview": True} if preview else {})})
+        return
+    words = summary_words(summary_of(report, done(str(change))))
+    console = Console()
+    console.print(f"preview, nothing kept: {words}" if preview else f"version {version}: {words}", markup=False)
+    if report.get("warning"):
+        console.print(f"warning: {report['warning']}", markup=False)
+
+
+def undo(
+    workspace: WorkspaceArgument,
+    reason: ReasonOption = "",
+    author: AuthorOption = "",
+    expect: ExpectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Go back to the parent of the current version, bit for bit. 'ecbm redo' takes it back.
+
+    The version that is left stays in the workspace. To remove a person's data for good, use 'ecbm erase'.
+    """
+    from ecbm.keep.history import undo as step_back
+
+    _move(workspace, step_back, signed(author, reason), expect, as_json)
+
+
+def redo(
+    workspace: WorkspaceArgument,
+    reason: ReasonOption = "",
+    author: AuthorOption = "",
+    expect: ExpectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take the last undo back, bit for bit."""
+    from ecbm.keep.history import redo as step_forward
+
+    _move(workspace, step_forward, signed(author, reason), expect, as_json)
+
+
+def _move(folder: Path, action: Any, signature: Any, expect: int | None, as_json: bool) -> None:
+    from ecbm.keep.words import summary_words
+    from ecbm.keep.workspace import Workspace
+
+    opened = Workspace(folder)
+    before = opened.head
+    version = opened.version(action(opened, signature=signature, expected=expect))
+    if as_json:
+        print_json({"version": version.version, "from": before})
+        return
+    Console().print(f"version {before} → version {version.version}: {summary_words(version.summary)}", markup=False)
+
+
+def erase(
+    workspace: WorkspaceArgument,
+    ids: Annotated[list[str], typer.Option("--ids", help="Samples to erase; ids may follow one another.")],
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="More ids.", show_default=False)
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="auto, exact, or retrain (also trains a deep backbone anew).")
+    ] = "auto",
+    reason: ReasonOption = "",
+    author: AuthorOption = "",
+    expect: ExpectOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase samples for good: from the model, and then from everything that is kept. It cannot be undone.
+
+    Rows, pictures, features, earlier weights, the undo history, exports inside the workspace and the records' free
+    pages are destroyed. The ledger keeps that an erasure happened, not whose record it was. What cannot be reached
+    is listed at the end.
+    """
+    from ecbm.keep.erase import erase_samples
+    from ecbm.keep.words import counted
+    from ecbm.keep.workspace import Workspace
+
+    opened = Workspace(workspace)
+    result = erase_samples(opened, [*ids, *(more or [])], method, signature=signed(author, reason), expected=expect)
+    if as_json:
+        print_json({**result["report"], **{name: value for name, value in result.items() if name != "report"}})
+        return
+    console = Console()
+    console.print(
+        f"version {result['version']}: erased {counted(result['erased'], 'sample')}; "
+        "earlier versions are destroyed",
+        markup=False,
+    )
+    console.print("not reached:")
+    for place in result["not_reached"]:
+        console.print(f"  - {place}", markup=False)

@@ -1,0 +1,135 @@
+"""Commands about versions: ``log``, ``show`` and ``diff``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ecbm.show.cli.common import JsonOption, WorkspaceArgument, figure, print_json
+
+__all__ = ["register"]
+
+VersionArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[VERSION]", help="A number as 'ecbm log' shows it; the current one by default."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (log, show, diff):
+        app.command(rich_help_panel="History")(command)
+
+
+def log(
+    workspace: WorkspaceArgument,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many; 0 for all.")] = 1000,
+    before: Annotated[int | None, typer.Option(help="Only versions before this one.", show_default=False)] = None,
+    operations: Annotated[
+        bool, typer.Option("--operations", help="Every ledger entry, undo and redo too.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The versions, newest first: who made them, when, why, and what changed."""
+    from ecbm.keep.workspace import Workspace
+
+    opened = Workspace(workspace)
+    most = limit or None
+    if operations:
+        _log_operations(opened.entries(most), as_json)
+        return
+    versions = opened.versions(most, before)
+    described = opened.described(versions, most_items=1000 if as_json else 4)
+    if as_json:
+        last = versions[-1].version if versions else 0
+        more = bool(versions) and last > 0
+        print_json({"versions": described, "current": opened.head, **({"next": last} if more else {})})
+        return
+    from ecbm.keep.words import summary_words
+
+    console, head = Console(), opened.head
+    for item in described:
+        mark = " [bold green](current)[/]" if item["version"] == head else ""
+        gone = "" if item["kept"] else " [dim](arrays destroyed by an erasure)[/]"
+        console.print(f"[yellow]version {item['version']}[/]{mark}{gone}")
+        console.print(f"Author: {item['author'] or '(erased)'}", markup=False, highlight=False)
+        console.print(f"Date:   {item['time']}", markup=False, highlight=False)
+        console.print(f"\n    {summary_words(item['summary'])}", markup=False, highlight=False)
+        if item["reason"]:
+            console.print(f"    {item['reason']}", markup=False, highlight=False)
+        console.print()
+
+
+def _log_operations(entries: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json({"entries": entries})
+        return
+    table = Table("entry", "time", "author", "what", "version", "reason")
+    for entry in entries:
+        columns = [entry[name] for name in ("entry", "time")] + [entry.get("author", "(erased)"), entry["kind"]]
+        table.add_row(*map(str, columns), str(entry["version"]), str(entry.get("reason", "")))
+    Console().print(table)
+
+
+def show(workspace: WorkspaceArgument, version: VersionArgument = None, as_json: JsonOption = False) -> None:
+    """One version in words: what was corrected, what it changed, and what the certificate says."""
+    from ecbm.keep.workspace import Workspace
+
+    opened = Workspace(workspace)
+    chosen = opened.version(version)
+    item = opened.described([chosen], most_items=100_000)[0]
+    if as_json:
+        from ecbm.keep.words import summary_words
+
+        print_json({**item, "words": summary_words(item["summary"]), "current": opened.head == chosen.version})
+        return
+    from ecbm.keep.explain import explain
+
+    for line in explain(item, current=opened.head):
+        Console().print(line, markup=False, highlight=False)
+
+
+def diff(
+    workspace: WorkspaceArgument,
+    first: Annotated[str, typer.Argument(metavar="A", help="A version.", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another version.", show_default=False)],
+    split: Annotated[
+        str | None, typer.Option(help="Where to compare; test by default.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two versions: metrics, data, concepts and predictions."""
+    from ecbm.keep.compare import compare_versions
+    from ecbm.keep.workspace import Workspace
+
+    result = compare_versions(Workspace(workspace), first, second, split)
+    if as_json:
+        print_json(result)
+        return
+    console = Console()
+    a, b = result["versions"]
+    console.print(f"data: {result['data']['words']}", markup=False)
+    table = Table(
+        "metric", f"version {a}", f"version {b}", "change", title=f"On {result['split']}", title_justify="left"
+    )
+    for name, (old, new) in result["metrics"].items():
+        table.add_row(name.replace("_", " "), figure(old), figure(new), _change(old, new))
+    console.print(table)
+    concepts = Table("concept", "accuracy", "", "predictions changed")
+    for name, row in result["concepts"].items():
+        if row["predictions_changed"] or row["accuracy"][0] != row["accuracy"][1]:
+            old, new = row["accuracy"]
+            concepts.add_row(name, figure(old), figure(new), str(row["predictions_changed"]))
+    if concepts.row_count:
+        console.print(concepts)
+    changed = result["predictions"]
+    console.print(f"{changed['changed']} of {changed['samples']} class predictions differ", markup=False)
+    for item in changed["examples"]:
+        console.print(f"  {item['id']}: {item['before']} → {item['after']}", markup=False)
+
+
+def _change(old: float | None, new: float | None) -> str:
+    return "" if old is None or new is None else f"{new - old:+.4f}"
