@@ -30,6 +30,7 @@ from ecbm.edit.report import edited_objectives
 from ecbm.edit.situation import Situation, carry
 from ecbm.errors import EcbmError
 from ecbm.progress import progress
+from ecbm.read.inputs import Inputs
 from ecbm.train import stages
 from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck
@@ -260,14 +261,19 @@ def _dot(first: Vector, second: Vector) -> float:
 def _refinement_rung(ladder: _Ladder, seconds: float) -> _Rung:
     started = time.monotonic()
     last = ladder.rungs[-1].model
-    backbone, epochs = refine(last, ladder.situation, seconds=seconds)
-    return _finish(ladder, f"{epochs:.2g} gradient epochs, heads exactly", backbone, started)
+    part, epochs = refine(last, ladder.situation, ladder.situation.after.inputs, seconds=seconds)
+    return _finish(ladder, f"{epochs:.2g} gradient epochs, heads exactly", part.backbone, started)
 
 
 def refine(
-    model: ConceptBottleneck, situation: Situation, *, seconds: float, learning_rate: float | None = None
-) -> tuple[nn.Module, float]:
-    """Adam on the edited J'_C from ``model`` for a given time; returns the backbone and the epochs done.
+    model: ConceptBottleneck,
+    situation: Situation,
+    inputs: Inputs,
+    *,
+    seconds: float,
+    learning_rate: float | None = None,
+) -> tuple[ConceptPart, float]:
+    """Adam on the edited J'_C from ``model`` for a given time; returns backbone and concept head, and the epochs.
 
     BatchNorm stays in evaluation mode with frozen statistics. The learning rate starts at a tenth of the recipe's
     and falls to zero with the time, so that the last steps average rather than wander.
@@ -286,12 +292,12 @@ def refine(
             for rows in torch.randperm(len(after), generator=generator).split(recipe.batch_size):
                 share = (time.monotonic() - started) / seconds
                 if share >= 1:
-                    return part.backbone, done / len(after)
+                    return part, done / len(after)
                 for group in optimiser.param_groups:
                     group["lr"] = rate * (1 - share)
-                logits = part(after.inputs.take(rows))
+                logits = part(inputs.take(rows))
                 loss = functional.binary_cross_entropy_with_logits(
-                    logits, terms.targets[rows], weight=terms.weights[rows], reduction="sum"
+                    logits.float(), terms.targets[rows], weight=terms.weights[rows], reduction="sum"
                 )
                 optimiser.zero_grad(set_to_none=True)
                 (loss / len(rows)).backward()

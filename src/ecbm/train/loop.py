@@ -48,6 +48,11 @@ def _epoch_seed(seed: int, epoch: int) -> int:
     return (seed * 1_000_003 + epoch) % 2**63
 
 
+def _settled(epochs: int) -> int:
+    """The epoch from which patience counts: while the learning rate is high, validation losses jump."""
+    return round(0.6 * epochs) - 1
+
+
 def _batches(count: int, size: int, seed: int, epoch: int) -> list[Tensor]:
     """Shuffled batches of one epoch. A short last one joins its neighbour: BatchNorm needs two a process."""
     generator = torch.Generator().manual_seed(_epoch_seed(seed, epoch))
@@ -146,7 +151,8 @@ def fit(
     count, total = len(inputs), epochs * len(_batches(len(inputs), batch_size, seed, 0))
     with progress(title, epochs, len(history)) as bar, torch.random.fork_rng(devices=[]):
         for epoch in range(len(history), epochs):
-            if patience is not None and best is not None and epoch - 1 - best[1] >= patience:
+            waited = epoch - 1 - max(best[1], _settled(epochs)) if best is not None else 0
+            if patience is not None and waited >= patience:
                 break
             epoch_started = time.monotonic()
             module.train()

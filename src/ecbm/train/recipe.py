@@ -61,7 +61,7 @@ class Recipe:
         What the label head reads: concept ``"logits"`` or ``"probabilities"``.
     concept_l2, label_l2
         α and β of the objectives, on every parameter of the stage. ``None`` takes 0.1 for the linear backbone
-        and 1e-3 for a deep one, and 1e-2 for logits and 1e-3 for probabilities.
+        and 1e-2 for a deep one, and 1e-2 for logits and 1e-3 for probabilities.
     joint_weight
         c of the joint objective.
     pos_weight
@@ -71,7 +71,8 @@ class Recipe:
         Of the deep stage: Adam with a one-cycle schedule that peaks at ``learning_rate`` (``None`` takes 1e-2
         for the convnet and 1e-3 for other backbones).
     patience
-        Stop after this many epochs without a better validation objective and keep the best; ``None`` never.
+        Stop after this many epochs without a better validation objective and keep the best; ``None`` never. Epochs
+        count from three fifths of the schedule on, when the learning rate has come down.
     hidden
         Layer widths of ``"mlp"``.
     small_stem
@@ -149,7 +150,7 @@ class Recipe:
     @property
     def concept_regularisation(self) -> float:
         """α, with the default filled in."""
-        return self.concept_l2 if self.concept_l2 is not None else (0.1 if self.is_linear else 1e-3)
+        return self.concept_l2 if self.concept_l2 is not None else (0.1 if self.is_linear else 1e-2)
 
     @property
     def label_regularisation(self) -> float:

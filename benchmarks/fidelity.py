@@ -1,0 +1,465 @@
+"""How close edits come to retraining, beside every control, on real data.
+
+    python benchmarks/fidelity.py [--quick] [--only TEXT] [--data FOLDER] [--work FOLDER] [--json FILE]
+
+For each setting (CUB features with the linear backbone and an MLP, WBCAtt pictures with the convnet) and each
+scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of three learning
+rates (with and without exact heads), ``hessian``, ``ekfac``, ``auto`` at budgets of 2, 5, 10 and 20 % of retraining,
+``exact`` on the frozen backbone, and retraining under three seeds.
+
+closure   1 − d(edited, retrained)/d(original, retrained) over test probabilities, against the mean of the retrained
+          seeds; "mean" is the closure of the change averaged over the original seeds; "floor" is one retrained seed
+          against the mean of the others: what a change of seed alone gives.
+recovery  share of the retrained models' gain in concept accuracy (class accuracy for poisoned samples); "–" where
+          retraining gains less than twice the spread of its seeds.
+
+Trained models and finished rows are kept in ``--work``; a run that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+import ecbm
+from ecbm.edit.auto import refine
+from ecbm.edit.heads import solve_heads
+from ecbm.edit.paper import edited_design
+from ecbm.edit.situation import Situation, carry, situation_of
+from ecbm.read.inputs import TensorInputs
+from ecbm.train import stages
+from ecbm.train.convex import with_ones
+from fidelity_scenarios import SCENARIOS
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+BUDGETS = (0.02, 0.05, 0.1, 0.2)
+RATES = (0.03, 0.1, 0.3)
+SEEDS = (0, 1, 2)
+
+
+class Store:
+    """Trained models and finished rows on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "models").mkdir(parents=True, exist_ok=True)
+        self.rows = folder / "rows.jsonl"
+
+    def model(self, data: ecbm.Dataset, recipe: ecbm.Recipe) -> ecbm.ConceptBottleneck:
+        text = json.dumps([data.fingerprint, recipe.to_dict(), ecbm.__version__], sort_keys=True)
+        folder = self.folder / "models" / hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
+        if not folder.exists():
+            ecbm.save(ecbm.train(data, recipe), folder)
+        return ecbm.load(folder)
+
+    def finished(self) -> dict[str, list[dict[str, Any]]]:
+        if not self.rows.exists():
+            return {}
+        found = [json.loads(line) for line in self.rows.read_text().splitlines() if line.strip()]
+        return {entry["key"]: entry["rows"] for entry in found}
+
+    def finish(self, key: str, rows: list[dict[str, Any]]) -> None:
+        with self.rows.open("a") as file:
+            file.write(json.dumps({"key": key, "rows": rows}) + "\n")
+
+
+# -- figures -------------------------------------------------------------------------------------------------
+
+
+def predictions(model: ecbm.ConceptBottleneck, test: ecbm.Dataset, names: list[str]) -> dict[str, Any]:
+    logits = model.concept_logits(test.inputs)
+    figures = ecbm.evaluate(model, test.replace(
+        concepts=test.concepts[:, [test.concept_index(n) for n in model.concept_names]],
+        concept_names=model.concept_names,
+    ))  # fmt: skip
+    columns = [model.concept_names.index(name) for name in names if name in model.concept_names]
+    concepts = torch.sigmoid(logits[:, columns]) if len(columns) == len(names) else None
+    shared = [figures["per_concept"][name]["accuracy"] for name in names if name in model.concept_names]
+    return {
+        "concepts": concepts,
+        "classes": model.classify(logits),
+        "class_f1": figures["class_f1"],
+        "class_accuracy": figures["class_accuracy"],
+        "concept_accuracy": statistics.fmean(shared),
+    }
+
+
+def closure(edited: Tensor | None, original: Tensor | None, retrained: Tensor | None) -> float | None:
+    if edited is None or original is None or retrained is None:
+        return None
+    scale = float((original - retrained).norm())
+    return 1 - float((edited - retrained).norm()) / scale if scale > 1e-9 * math.sqrt(original.numel()) else None
+
+
+# -- controls ------------------------------------------------------------------------------------------------
+
+
+def heads_on(model: ecbm.ConceptBottleneck, situation: Situation) -> ecbm.ConceptBottleneck:
+    design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
+    return solve_heads(model, situation, design, features_moved=True).model
+
+
+def fine_tuned(
+    editor: ecbm.Editor, situation: Situation, seconds: float, rate: float
+) -> dict[str, ecbm.ConceptBottleneck]:
+    """Adam for a given time from the unedited model: as it is (label head solved, a favour), and with exact heads."""
+    model = carry(situation, refit_statistics=True)
+    linear = model.recipe.is_linear
+    design = edited_design(situation, editor.kept, model)
+    inputs = TensorInputs(design[:, :-1].float()) if linear else situation.after.inputs
+    part, _ = refine(
+        model, situation, inputs, seconds=max(seconds, 1e-3), learning_rate=rate * model.recipe.peak_learning_rate
+    )
+    if not linear:
+        model.backbone = part.backbone
+    model.concept_head = part.concept_head.double()
+    if not linear:
+        design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
+    logits = model.concept_logits_from(design[:, :-1]).detach()
+    low, high = stages.logit_range(logits, situation.after.concepts)
+    read = with_ones(stages.label_inputs(model.recipe, logits, situation.after.concepts, low, high))
+    solved = stages.fit_label_head(
+        read, situation.after.labels, len(model.class_names), model.recipe.label_regularisation, 1e-8
+    )
+    with torch.no_grad():
+        model.label_head.weight.copy_(solved.weight)
+        model.label_head.bias.copy_(solved.bias)
+    out = {"fine-tuning": model}
+    if not linear:
+        out["fine-tuning, heads exactly"] = heads_on(model, situation)
+    return out
+
+
+# -- one scenario --------------------------------------------------------------------------------------------
+
+
+def candidates(
+    editor: ecbm.Editor, edit: ecbm.Edit, situation: Situation, retraining: float, quick: bool
+) -> dict[str, tuple[list[ecbm.ConceptBottleneck], float, str]]:
+    """Every row: models (several where a grid is tried and the best counts), seconds, and a note."""
+    linear = editor.model.recipe.is_linear
+    out: dict[str, tuple[list[ecbm.ConceptBottleneck], float, str]] = {}
+
+    def timed(name: str, method: str, **options: Any) -> None:
+        editor.apply(edit, method, **options) if method in ("exact", "ekfac") else None  # what is kept is fitted
+        try:
+            result = editor.apply(edit, method, **options)
+        except ecbm.EcbmError as error:
+            out[name] = [], math.nan, str(error)
+            return
+        seconds = result.report["seconds"]["edit"] + result.report["seconds"]["prepare"]
+        note = result.report.get("warning", "") or str(result.report["settings"].get("kept_rung", ""))
+        out[name] = [result.model], seconds, note
+
+    timed("exact" if linear else "heads only", "exact")
+    timed("ekfac", "ekfac")
+    if not quick or linear:
+        timed("hessian", "hessian")
+    budgets = () if linear else ((0.05, 0.2) if quick else BUDGETS)
+    for budget in budgets:
+        timed(f"auto, budget {budget:.0%}", "auto", budget=budget)
+    durations = [out["exact" if linear else "heads only"][1]] if linear else [b * retraining for b in budgets]
+    for duration, budget in zip(durations, budgets or (None,), strict=True):
+        tried: dict[str, list[ecbm.ConceptBottleneck]] = {}
+        for rate in RATES:
+            for name, model in fine_tuned(editor, situation, duration, rate).items():
+                tried.setdefault(name, []).append(model)
+        for name, models in tried.items():
+            label = f"{name}, {budget:.0%}" if budget else f"{name}, same time"
+            out[label] = models, duration, "best of three learning rates on the test data"
+    return out
+
+
+def run_scenario(
+    store: Store, setting: str, data: ecbm.Dataset, recipe: ecbm.Recipe, scenario: str, quick: bool
+) -> list[dict[str, Any]]:
+    before, after = SCENARIOS[scenario](data, 17)
+    edit = ecbm.Edit.between(before, after)
+    test = data.split("test")
+    if scenario == "harmful concepts removed":
+        test = before.split("test")
+    names = [name for name in before.concept_names if name in after.concept_names]
+    retrained_models = [store.model(after, recipe.replace(seed=seed)) for seed in SEEDS]
+    retrained = [predictions(model, test, names) for model in retrained_models]
+    seconds = statistics.median(m.provenance.training["seconds"] for m in retrained_models)
+    target = {key: torch.stack([r[key] for r in retrained]).mean(0) for key in ("concepts", "classes")}
+    metric = "class_accuracy" if scenario == "poisoned samples removed" else "concept_accuracy"
+    gain_of = [r[metric] for r in retrained]
+    spread = statistics.stdev(gain_of)
+    originals = SEEDS[:1] if quick else SEEDS
+    collected: dict[str, list[dict[str, Any]]] = {}
+    changes: dict[str, list[Tensor]] = {}
+    for seed in originals:
+        model = store.model(before, recipe.replace(seed=seed))
+        start = predictions(model, test, names)
+        gain = statistics.fmean(gain_of) - start[metric]
+
+        def judge(
+            model: ecbm.ConceptBottleneck, start: dict[str, Any] = start, gain: float = gain
+        ) -> dict[str, Any]:
+            figures = predictions(model, test, names)
+            recovery = (figures[metric] - start[metric]) / gain if abs(gain) > 2 * spread else None
+            return {
+                "closure": closure(figures["concepts"], start["concepts"], target["concepts"]),
+                "class_closure": closure(figures["classes"], start["classes"], target["classes"]),
+                "recovery": recovery,
+                **{key: figures[key] for key in ("class_f1", "concept_accuracy", "class_accuracy")},
+                "prediction": figures["concepts"],
+            }
+
+        editor = ecbm.Editor(model, before)
+        situation = situation_of(model, before, edit, after)
+        rows = {"no-op": ([model], 0.0, "")} | candidates(editor, edit, situation, seconds, quick)
+        for name, (models, cost, note) in rows.items():
+            judged = [judge(m) for m in models]
+            if not judged:
+                collected.setdefault(name, []).append({"note": note})
+                continue
+            best = max(judged, key=lambda j: j["recovery"] if j["recovery"] is not None else j["closure"] or 0.0)
+            prediction = best.pop("prediction")
+            if prediction is not None:
+                changes.setdefault(name, []).append(prediction)
+            collected.setdefault(name, []).append({**best, "seconds": cost, "note": note})
+        for index, figures in enumerate(retrained):
+            others = {
+                key: torch.stack([r[key] for i, r in enumerate(retrained) if i != index]).mean(0)
+                for key in ("concepts", "classes")
+            }
+            collected.setdefault("retrain (noise floor)", []).append(
+                {
+                    "closure": closure(figures["concepts"], start["concepts"], others["concepts"]),
+                    "class_closure": closure(figures["classes"], start["classes"], others["classes"]),
+                    "recovery": (figures[metric] - start[metric]) / gain if abs(gain) > 2 * spread else None,
+                    **{key: figures[key] for key in ("class_f1", "concept_accuracy", "class_accuracy")},
+                    "seconds": seconds,
+                    "note": "",
+                }
+            )
+    f1 = statistics.fmean(r["class_f1"] for r in retrained)
+    return [
+        _summary(setting, scenario, name, entries, changes, target["concepts"], seconds, f1)
+        for name, entries in collected.items()
+    ]
+
+
+def _summary(
+    setting: str,
+    scenario: str,
+    name: str,
+    entries: list[dict[str, Any]],
+    changes: dict[str, list[Tensor]],
+    target: Tensor,
+    retraining: float,
+    f1: float,
+) -> dict[str, Any]:
+    def mean(key: str) -> float | None:
+        values = [entry[key] for entry in entries if entry.get(key) is not None]
+        return statistics.fmean(values) if values else None
+
+    average = None
+    if name in changes and "no-op" in changes and len(changes[name]) > 1:
+        average = closure(torch.stack(changes[name]).mean(0), torch.stack(changes["no-op"]).mean(0), target)
+    seconds = mean("seconds")
+    class_f1 = mean("class_f1")
+    return {
+        "setting": setting,
+        "scenario": scenario,
+        "row": name,
+        "closure": mean("closure"),
+        "closure_of_mean_change": average,
+        "class_closure": mean("class_closure"),
+        "recovery": mean("recovery"),
+        "class_f1": class_f1,
+        "f1_gap_to_retraining": abs(class_f1 - f1) if class_f1 is not None else None,
+        "concept_accuracy": mean("concept_accuracy"),
+        "seconds": seconds,
+        "speed_up": retraining / seconds if seconds else None,
+        "share_of_retraining": seconds / retraining if seconds is not None else None,
+        "per_seed": [{k: v for k, v in entry.items() if k != "note"} for entry in entries],
+        "note": next((entry["note"] for entry in entries if entry.get("note")), ""),
+    }
+
+
+def periodic(
+    store: Store, setting: str, data: ecbm.Dataset, recipe: ecbm.Recipe, rounds: int
+) -> list[dict[str, Any]]:
+    """The systematic correction in ``rounds`` parts, edits applied on edits; closure after each."""
+    before, after = SCENARIOS["labels, systematic"](data, 17)
+    whole = ecbm.Edit.between(before, after).correct_concepts
+    test, names = data.split("test"), list(data.concept_names)
+    retrained = [store.model(after, recipe.replace(seed=seed)) for seed in SEEDS]
+    target = torch.stack([predictions(m, test, names)["concepts"] for m in retrained]).mean(0)
+    model = store.model(before, recipe)
+    start = predictions(model, test, names)["concepts"]
+    editor = ecbm.Editor(model, before)
+    rows = []
+    for index in range(rounds):
+        part = whole[index * len(whole) // rounds : (index + 1) * len(whole) // rounds]
+        began = time.monotonic()
+        result = editor.apply(ecbm.Edit(correct_concepts=part))
+        figures = predictions(result.model, test, names)
+        rows.append(
+            {
+                "setting": setting,
+                "scenario": "periodic",
+                "row": f"auto, round {index + 1}",
+                "closure": closure(figures["concepts"], start, target),
+                "concept_accuracy": figures["concept_accuracy"],
+                "class_f1": figures["class_f1"],
+                "seconds": time.monotonic() - began,
+            }
+        )
+        editor = editor.follow(result)
+    at_once = ecbm.Editor(model, before).apply(ecbm.Edit(correct_concepts=whole))
+    figures = predictions(at_once.model, test, names)
+    rows.append(
+        {
+            "setting": setting,
+            "scenario": "periodic",
+            "row": "auto, all at once",
+            "closure": closure(figures["concepts"], start, target),
+            "concept_accuracy": figures["concept_accuracy"],
+            "class_f1": figures["class_f1"],
+        }
+    )
+    return rows
+
+
+# -- output --------------------------------------------------------------------------------------------------
+
+
+def show(rows: list[dict[str, Any]], console: Console) -> None:
+    def text(value: float | None, form: str) -> str:
+        return "–" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
+
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["setting"], row["scenario"]), []).append(row)
+    for (setting, scenario), members in groups.items():
+        table = Table(title=f"{setting}: {scenario}", title_justify="left")
+        headers = (
+            "row",
+            "closure",
+            "mean",
+            "class",
+            "recovery",
+            "concept acc.",
+            "class F1",
+            "|ΔF1|",
+            "seconds",
+            "× faster",
+        )
+        for header in headers:
+            table.add_column(header, justify="left" if header == "row" else "right")
+        for row in members:
+            table.add_row(
+                row["row"],
+                text(row.get("closure"), ".4f"),
+                text(row.get("closure_of_mean_change"), ".3f"),
+                text(row.get("class_closure"), ".3f"),
+                text(row.get("recovery"), ".3f"),
+                text(row.get("concept_accuracy"), ".4f"),
+                text(row.get("class_f1"), ".4f"),
+                text(row.get("f1_gap_to_retraining"), ".4f"),
+                text(row.get("seconds"), ".3g"),
+                text(row.get("speed_up"), ".0f"),
+            )
+        console.print(table)
+
+
+def plot(rows: list[dict[str, Any]], path: Path) -> None:
+    """Recovery against time, one panel a setting and scenario in which retraining gains something."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        print("plots need matplotlib (the bench extra)", file=sys.stderr)
+        return
+    panels = sorted({(r["setting"], r["scenario"]) for r in rows if r.get("recovery") and r.get("seconds")})
+    if not panels:
+        return
+    figure, axes = pyplot.subplots(len(panels), 1, figsize=(7, 3.2 * len(panels)), squeeze=False)
+    for axis, (setting, scenario) in zip(axes[:, 0], panels, strict=True):
+        for row in rows:
+            known = row.get("recovery") is not None and row.get("seconds")
+            if (row["setting"], row["scenario"]) == (setting, scenario) and known:
+                axis.scatter(row["share_of_retraining"], row["recovery"], s=25)
+                axis.annotate(row["row"], (row["share_of_retraining"], row["recovery"]), fontsize=6)
+        axis.set(title=f"{setting}: {scenario}", xlabel="share of retraining time", ylabel="recovery", xscale="log")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def settings(folder: Path, quick: bool) -> dict[str, tuple[ecbm.Dataset, ecbm.Recipe]]:
+    if not (folder / "cub" / "samples.csv").is_file():
+        small, epochs = ecbm.datasets.birds(n=1200 if quick else 3000, size=32), 6 if quick else 20
+        tabular = ecbm.datasets.breast_cancer()
+        return {
+            "breast_cancer, linear": (tabular, ecbm.Recipe(backbone="linear")),
+            "birds, convnet": (small, ecbm.Recipe(backbone="convnet", epochs=epochs)),
+        }
+    cub = ecbm.read_dataset(folder / "cub")
+    cells = ecbm.read_dataset(folder / "wbcatt", image_size=(32, 32))
+    if quick:
+        rows = [row for row, split in enumerate(cells.splits) if split != "train"]
+        train = [row for row, split in enumerate(cells.splits) if split == "train"][:1500]
+        cells = cells.select(sorted([*train, *rows[:1500]]))
+    return {
+        "CUB, linear": (cub, ecbm.Recipe(backbone="linear")),
+        "CUB, mlp": (cub, ecbm.Recipe(backbone="mlp")),
+        "WBCAtt, convnet": (cells, ecbm.Recipe(backbone="convnet", epochs=6 if quick else 20)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--work", type=Path, default=None, help="folder for models and finished rows")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="fewer scenarios, one original seed (5 minutes)")
+    parser.add_argument("--only", default="", help="only settings or scenarios that contain this text")
+    options = parser.parse_args()
+    quick = options.quick
+    store = Store(options.work or Path("results") / ("fidelity-quick" if quick else "fidelity"))
+    console = Console(width=150)
+    finished, rows = store.finished(), []
+    chosen = ("labels, systematic", "paper: 3 % samples") if quick else tuple(SCENARIOS)
+    for setting, (data, recipe) in settings(options.data, quick).items():
+        if quick and setting.endswith("mlp"):
+            continue
+        for scenario in [*chosen, "periodic"]:
+            key = f"{setting}: {scenario}"
+            if options.only not in key or (scenario == "periodic" and setting.endswith("linear")):
+                continue
+            if key not in finished:
+                started = time.monotonic()
+                if scenario == "periodic":
+                    fresh = periodic(store, setting, data, recipe, 3 if quick else 10)
+                else:
+                    fresh = run_scenario(store, setting, data, recipe, scenario, quick)
+                store.finish(key, fresh)
+                finished[key] = fresh
+                print(f"{key}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+            rows += finished[key]
+            show(finished[key], console)
+    if options.json:
+        options.json.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
+    plot(rows, store.folder / "recovery.png")
+
+
+if __name__ == "__main__":
+    main()
