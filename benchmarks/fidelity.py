@@ -2,10 +2,10 @@
 
     python benchmarks/fidelity.py [--quick] [--only TEXT] [--data FOLDER] [--work FOLDER] [--json FILE]
 
-For each setting (CUB features with the linear backbone and an MLP, WBCAtt pictures with the convnet) and each
-scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of three learning
-rates (with and without exact heads), ``hessian``, ``ekfac``, ``auto`` at budgets of 2, 5, 10 and 20 % of retraining,
-``exact`` on the frozen backbone, and retraining under three seeds.
+Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures with the convnet. For each of them and
+each scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of three
+learning rates (with and without exact heads), ``hessian``, ``ekfac``, ``auto`` at budgets of 2, 5, 10 and 20 % of
+retraining, ``exact`` on the frozen backbone, and retraining under three seeds.
 
 closure   1 − d(edited, retrained)/d(original, retrained) over test probabilities, against the mean of the retrained
           seeds; "mean" is the closure of the change averaged over the original seeds; "floor" is one retrained seed
@@ -114,7 +114,7 @@ def heads_on(model: ecbm.ConceptBottleneck, situation: Situation) -> ecbm.Concep
 def fine_tuned(
     editor: ecbm.Editor, situation: Situation, seconds: float, rate: float
 ) -> dict[str, ecbm.ConceptBottleneck]:
-    """Adam for a given time from the unedited model: as it is (label head solved, a favour), and with exact heads."""
+    """Adam for a given time from the unedited model, with its label head solved (a favour), and with exact heads."""
     model = carry(situation, refit_statistics=True)
     linear = model.recipe.is_linear
     design = edited_design(situation, editor.kept, model)
