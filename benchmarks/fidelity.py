@@ -2,8 +2,8 @@
 
     python benchmarks/fidelity.py [--quick] [--only TEXT] [--data FOLDER] [--work FOLDER] [--json FILE]
 
-Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures with the convnet. For each of them and
-each scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of three
+Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures with the convnet. For each of them
+and each scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of three
 learning rates (with and without exact heads), ``hessian``, ``ekfac``, ``auto`` at budgets of 2, 5, 10 and 20 % of
 retraining, ``exact`` on the frozen backbone, and retraining under three seeds.
 
@@ -41,6 +41,7 @@ from ecbm.edit.situation import Situation, carry, situation_of
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
 from ecbm.train.convex import with_ones
+from ecbm.train.model import Provenance
 from fidelity_scenarios import SCENARIOS
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -60,9 +61,15 @@ class Store:
     def model(self, data: ecbm.Dataset, recipe: ecbm.Recipe) -> ecbm.ConceptBottleneck:
         text = json.dumps([data.fingerprint, recipe.to_dict(), ecbm.__version__], sort_keys=True)
         folder = self.folder / "models" / hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
-        if not folder.exists():
-            ecbm.save(ecbm.train(data, recipe), folder)
-        return ecbm.load(folder)
+        clock = folder.with_suffix(".seconds")
+        if not clock.exists():
+            model = ecbm.train(data, recipe)
+            ecbm.save(model, folder)
+            clock.write_text(str(model.provenance.training["seconds"]))
+        model = ecbm.load(folder)
+        training = {**model.provenance.training, "seconds": float(clock.read_text())}
+        model.provenance = Provenance(model.provenance.data_fingerprint, training)
+        return model
 
     def finished(self) -> dict[str, list[dict[str, Any]]]:
         if not self.rows.exists():
@@ -114,7 +121,7 @@ def heads_on(model: ecbm.ConceptBottleneck, situation: Situation) -> ecbm.Concep
 def fine_tuned(
     editor: ecbm.Editor, situation: Situation, seconds: float, rate: float
 ) -> dict[str, ecbm.ConceptBottleneck]:
-    """Adam for a given time from the unedited model, with its label head solved (a favour), and with exact heads."""
+    """Adam for a given time from the unedited model: with its label head solved (a favour), and with both heads."""
     model = carry(situation, refit_statistics=True)
     linear = model.recipe.is_linear
     design = edited_design(situation, editor.kept, model)

@@ -28,7 +28,6 @@ from ecbm.edit.kept import Kept
 from ecbm.edit.paper import edited_design
 from ecbm.edit.report import edited_objectives
 from ecbm.edit.situation import Situation, carry
-from ecbm.errors import EcbmError
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
@@ -47,12 +46,17 @@ _SMALLEST_REFINEMENT = 0.3
 _TRIAL_EPOCHS = 0.5
 
 
-def retraining_seconds(model: ConceptBottleneck) -> float:
-    """What the model's own training took; a share of it is the budget."""
-    seconds = float(model.provenance.training.get("seconds", 0.0))
-    if not seconds > 0:
-        raise EcbmError("the model does not say how long its training took; give the budget in seconds (1 or more)")
-    return seconds
+def retraining_seconds(model: ConceptBottleneck, forward: float) -> float:
+    """What retraining would cost, of which a budget is a share.
+
+    What the model's own training took, if it knows; a model that was saved and loaded does not, and its epochs are
+    counted at the price of a forward pass here and now.
+    """
+    training = model.provenance.training
+    if float(training.get("seconds", 0.0)) > 0:
+        return float(training["seconds"])
+    epochs = len(training.get("epochs", ())) or model.recipe.epochs
+    return epochs * _EPOCH_COST * forward
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +79,9 @@ class _Rung:
 
 
 class _Ladder:
-    def __init__(self, situation: Situation, kept: Kept, budget: float) -> None:
-        self.situation, self.kept = situation, kept
+    def __init__(self, situation: Situation, kept: Kept, limit: float) -> None:
+        self.situation, self.kept, self.limit = situation, kept, limit
         self.started = time.monotonic()
-        self.limit = budget if budget >= 1 else budget * retraining_seconds(kept.model)
         self.spent_before = sum(kept.seconds.values())
         self.rungs: list[_Rung] = []
         self.tried: list[dict[str, Any]] = []
@@ -118,16 +121,14 @@ class _Ladder:
 
 def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptBottleneck, dict[str, Any]]:
     """Climb the ladder within ``budget``: a share of the cost of retraining, or seconds."""
-    ladder = _Ladder(situation, kept, budget)
     carried = carry(situation, refit_statistics=True)
+    forward = _forward_seconds(carried, situation)
+    ladder = _Ladder(situation, kept, budget if budget >= 1 else budget * retraining_seconds(kept.model, forward))
     mark = time.monotonic()
     design = edited_design(situation, kept, carried)
     solved = solve_heads(carried, situation, design)
     heads_seconds = time.monotonic() - mark
     ladder.keep_if_better(ladder.judge("heads exactly", solved.model, design, mark))
-    mark = time.monotonic()
-    stages.extract_features(carried.backbone, situation.after.inputs.subset(range(min(512, len(design)))))
-    forward = (time.monotonic() - mark) * len(design) / min(512, len(design))
     closing = forward + heads_seconds
     why = _climb(ladder, forward, closing)
     best = ladder.rungs[-1]
@@ -142,6 +143,16 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
             "BatchNorm statistics": "frozen in every edit; they hold traces of removed samples"
         }
     return best.model, settings
+
+
+def _forward_seconds(model: ConceptBottleneck, situation: Situation) -> float:
+    """A forward pass over the edited training samples, timed on some of them."""
+    count = min(512, len(situation.after))
+    sample = situation.after.inputs.subset(range(count))
+    sample.take(range(count))  # pictures are decoded once, and that is not part of a pass
+    started = time.monotonic()
+    stages.extract_features(model.backbone, sample)
+    return (time.monotonic() - started) * len(situation.after) / count
 
 
 def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
