@@ -6,6 +6,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -173,9 +174,9 @@ def _not_reached(workspace: Workspace, model: ConceptBottleneck | None, method: 
     with database.reading(workspace.folder) as connection:
         sources = connection.execute("SELECT content FROM details WHERE part = 'source'").fetchall()
         exports = connection.execute("SELECT DISTINCT path FROM exports").fetchall()
-    inside = str(workspace.folder.resolve())
+    inside = workspace.folder.resolve()
     words = [f"the files the data was read from: {json.loads(text)}" for (text,) in sources]
-    words += [f"a copy exported to {path}" for (path,) in exports if not path.startswith(inside)]
+    words += [f"a copy exported to {path}" for (path,) in exports if not Path(path).is_relative_to(inside)]
     if model is not None and not model.recipe.is_linear and method != "retrain":
         words.append("what the backbone learnt from the samples: --method retrain trains it anew without them")
     words += [
@@ -197,9 +198,9 @@ def _commit(opened: Change, new: NewVersion, details: list[Detail], words: Seque
         connection.executemany("INSERT OR IGNORE INTO used VALUES (?)", used)
         connection.execute("DELETE FROM objects WHERE digest NOT IN (SELECT digest FROM used)")
         connection.execute("DROP TABLE used")
-        inside = str(opened.folder.resolve())
+        inside = opened.folder.resolve()
         for (path,) in connection.execute("SELECT DISTINCT path FROM exports").fetchall():
-            if path.startswith(inside) or any(names(path, word) for word in words):
+            if Path(path).is_relative_to(inside) or any(names(path, word) for word in words):
                 connection.execute("DELETE FROM exports WHERE path = ?", (path,))
         public = {"samples": count, "erasure": secrets.token_hex(16), "details_destroyed": destroyed}
         number = opened.insert_version(new, details, public)

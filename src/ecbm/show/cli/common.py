@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 if TYPE_CHECKING:
     from ecbm.keep.signature import Signature
 
 __all__ = [
     "AuthorOption", "ExpectOption", "JsonOption", "ReasonOption", "WorkspaceArgument",
-    "figure", "print_json", "signed",
+    "figure", "print_json", "say", "signed",
 ]  # fmt: skip
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -59,3 +60,10 @@ def signed(author: str, reason: str) -> Signature:
 def figure(value: float | None) -> str:
     """A metric for people."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"
+
+
+def say(*lines: str) -> None:
+    """Lines for people; long ones are left to the terminal, so that they can be searched for."""
+    console = Console()
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)

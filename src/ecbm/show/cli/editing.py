@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ecbm.show.cli.common import (
     AuthorOption,
@@ -15,6 +14,7 @@ from ecbm.show.cli.common import (
     ReasonOption,
     WorkspaceArgument,
     print_json,
+    say,
     signed,
 )  # fmt: skip
 
@@ -70,10 +70,9 @@ def edit(
         print_json({**report, "version": version, **({"preview": True} if preview else {})})
         return
     words = summary_words(summary_of(report, done(str(change))))
-    console = Console()
-    console.print(f"preview, nothing kept: {words}" if preview else f"version {version}: {words}", markup=False)
+    say(f"preview, nothing kept: {words}" if preview else f"version {version}: {words}")
     if report.get("warning"):
-        console.print(f"warning: {report['warning']}", markup=False)
+        say(f"warning: {report['warning']}")
 
 
 def undo(
@@ -115,7 +114,7 @@ def _move(folder: Path, action: Any, signature: Any, expect: int | None, as_json
     if as_json:
         print_json({"version": version.version, "from": before})
         return
-    Console().print(f"version {before} → version {version.version}: {summary_words(version.summary)}", markup=False)
+    say(f"version {before} → version {version.version}: {summary_words(version.summary)}")
 
 
 def erase(
@@ -147,12 +146,7 @@ def erase(
     if as_json:
         print_json({**result["report"], **{name: value for name, value in result.items() if name != "report"}})
         return
-    console = Console()
-    console.print(
-        f"version {result['version']}: erased {counted(result['erased'], 'sample')}; "
-        "earlier versions are destroyed",
-        markup=False,
-    )
-    console.print("not reached:")
+    what = f"erased {counted(result['erased'], 'sample')}; earlier versions are destroyed"
+    say(f"version {result['version']}: {what}", "not reached:")
     for place in result["not_reached"]:
-        console.print(f"  - {place}", markup=False)
+        say(f"  - {place}")

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from ecbm.show.cli.common import JsonOption, WorkspaceArgument, figure, print_json
+from ecbm.show.cli.common import JsonOption, WorkspaceArgument, figure, print_json, say
 
 __all__ = ["register"]
 
@@ -55,11 +56,11 @@ def log(
         mark = " [bold green](current)[/]" if item["version"] == head else ""
         gone = "" if item["kept"] else " [dim](arrays destroyed by an erasure)[/]"
         console.print(f"[yellow]version {item['version']}[/]{mark}{gone}")
-        console.print(f"Author: {item['author'] or '(erased)'}", markup=False, highlight=False)
-        console.print(f"Date:   {item['time']}", markup=False, highlight=False)
-        console.print(f"\n    {summary_words(item['summary'])}", markup=False, highlight=False)
+        say(f"Author: {item['author'] or '(erased)'}")
+        say(f"Date:   {item['time']}")
+        say(f"\n    {summary_words(item['summary'])}")
         if item["reason"]:
-            console.print(f"    {item['reason']}", markup=False, highlight=False)
+            say(f"    {item['reason']}")
         console.print()
 
 
@@ -70,7 +71,8 @@ def _log_operations(entries: list[dict[str, Any]], as_json: bool) -> None:
     table = Table("entry", "time", "author", "what", "version", "reason")
     for entry in entries:
         columns = [entry[name] for name in ("entry", "time")] + [entry.get("author", "(erased)"), entry["kind"]]
-        table.add_row(*map(str, columns), str(entry["version"]), str(entry.get("reason", "")))
+        columns += [entry["version"], entry.get("reason", "")]
+        table.add_row(*(escape(str(cell)) for cell in columns))
     Console().print(table)
 
 
@@ -89,7 +91,7 @@ def show(workspace: WorkspaceArgument, version: VersionArgument = None, as_json:
     from ecbm.keep.explain import explain
 
     for line in explain(item, current=opened.head):
-        Console().print(line, markup=False, highlight=False)
+        say(line)
 
 
 def diff(
@@ -111,7 +113,7 @@ def diff(
         return
     console = Console()
     a, b = result["versions"]
-    console.print(f"data: {result['data']['words']}", markup=False)
+    say(f"data: {result['data']['words']}")
     table = Table(
         "metric", f"version {a}", f"version {b}", "change", title=f"On {result['split']}", title_justify="left"
     )
@@ -122,13 +124,13 @@ def diff(
     for name, row in result["concepts"].items():
         if row["predictions_changed"] or row["accuracy"][0] != row["accuracy"][1]:
             old, new = row["accuracy"]
-            concepts.add_row(name, figure(old), figure(new), str(row["predictions_changed"]))
+            concepts.add_row(escape(name), figure(old), figure(new), str(row["predictions_changed"]))
     if concepts.row_count:
         console.print(concepts)
     changed = result["predictions"]
-    console.print(f"{changed['changed']} of {changed['samples']} class predictions differ", markup=False)
+    say(f"{changed['changed']} of {changed['samples']} class predictions differ")
     for item in changed["examples"]:
-        console.print(f"  {item['id']}: {item['before']} → {item['after']}", markup=False)
+        say(f"  {item['id']}: {item['before']} → {item['after']}")
 
 
 def _change(old: float | None, new: float | None) -> str:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from ecbm.show.cli.common import AuthorOption, JsonOption, ReasonOption, WorkspaceArgument, print_json, signed
+from ecbm.show.cli.common import AuthorOption, JsonOption, ReasonOption, WorkspaceArgument, print_json, say, signed
 
 __all__ = ["register"]
 
@@ -34,15 +33,12 @@ def check(
     if as_json:
         print_json(result)
     else:
-        console = Console()
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in result["checked"].items())
-        console.print(f"{'sound' if result['ok'] else 'NOT sound'}: {counts} checked", markup=False)
+        say(f"{'sound' if result['ok'] else 'NOT sound'}: {counts} checked")
         for item in result["problems"]:
-            console.print(
-                f"  problem: {item['problem']}\n    repair: {item['repair']}", markup=False, soft_wrap=True
-            )
+            say(f"  problem: {item['problem']}", f"    repair: {item['repair']}")
         for note in result["notes"]:
-            console.print(f"  note: {note}", markup=False, soft_wrap=True)
+            say(f"  note: {note}")
     if not result["ok"]:
         raise typer.Exit(1)
 
@@ -68,4 +64,4 @@ def export(
     if as_json:
         print_json(result)
         return
-    Console().print(f"version {result['version']} written to {folder}: {', '.join(result['files'])}", markup=False)
+    say(f"version {result['version']} written to {folder}: {', '.join(result['files'])}")

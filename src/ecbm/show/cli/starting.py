@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ecbm.errors import InputError, unknown_name
@@ -18,6 +19,7 @@ from ecbm.show.cli.common import (
     ReasonOption,
     WorkspaceArgument,
     print_json,
+    say,
     signed,
 )  # fmt: skip
 
@@ -112,10 +114,9 @@ def init(
     if as_json:
         print_json({"workspace": str(workspace), "version": made.head, **shape, "fingerprint": dataset.fingerprint})
         return
-    console = Console()
-    console.print(f"made {workspace} with {dataset!r}", markup=False)
+    say(f"made {workspace} with {dataset!r}")
     if adopted is None:
-        console.print(f"next: ecbm train {workspace}", markup=False)
+        say(f"next: ecbm train {workspace}")
 
 
 def _read(
@@ -183,11 +184,10 @@ def train(
     if as_json:
         print_json({"version": version, "recipe": model.recipe.to_dict(), "split": split, "metrics": metrics})
         return
-    Console().print(
-        f"version {version}: {opened.version(version).summary['words']}\n"
+    say(
+        f"version {version}: {opened.version(version).summary['words']}",
         f"on {split}: class accuracy {metrics['class_accuracy']:.3f}, "
         f"concept accuracy {metrics['concept_accuracy']:.3f}",
-        markup=False,
     )
 
 
@@ -223,5 +223,5 @@ def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
     for name, value in result.items():
         if value not in (None, ""):
             shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-            table.add_row(name.replace("_", " "), shown)
+            table.add_row(name.replace("_", " "), escape(shown))
     Console().print(table)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ecbm.errors import InputError, unknown_name
@@ -55,7 +56,9 @@ def evaluate(
     console.print(table)
     concepts = Table("concept", "accuracy", "F1", "AUC", "labels")
     for name, row in metrics["per_concept"].items():
-        concepts.add_row(name, figure(row["accuracy"]), figure(row["f1"]), figure(row["auc"]), str(row["count"]))
+        concepts.add_row(
+            escape(name), figure(row["accuracy"]), figure(row["f1"]), figure(row["auc"]), str(row["count"])
+        )
     console.print(concepts)
 
 
@@ -104,7 +107,8 @@ def predict(
     for item in predictions:
         kind: dict[str, float] = item["classes"]
         found = [name for name, value in item["concepts"].items() if value >= 0.5]
-        table.add_row(item["id"], item["class"], f"{kind[item['class']]:.3f}", ", ".join(found))
+        own = escape(item["class"])
+        table.add_row(escape(item["id"]), own, f"{kind[item['class']]:.3f}", escape(", ".join(found)))
     Console().print(table)
 
 
