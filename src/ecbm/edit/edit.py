@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import concatenate
+from ecbm.read.inputs import concatenate, digest_rows
 
 __all__ = ["Edit"]
 
@@ -21,6 +22,8 @@ def _value(given: Any, where: str) -> float:
     """A concept value: a number in 0..1, or NaN for missing (also written ``None``)."""
     if given is None:
         return math.nan
+    if isinstance(given, np.generic) or (isinstance(given, Tensor) and given.ndim == 0):
+        given = given.item()
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise InputError(f"{where}: {given!r} is not a number in [0, 1]; use None for missing")
     number = float(given)
@@ -33,10 +36,37 @@ def _same(a: float, b: float) -> bool:
     return a == b or (math.isnan(a) and math.isnan(b))
 
 
-def _unique(names: Iterable[Any], what: str) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise InputError(f"{what}: expected a list of names, got the text {names!r}")
-    return tuple(sorted({str(name) for name in names}))
+def _items(given: Any, what: str, expected: str) -> list[Any]:
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise InputError(f"{what}: expected a list of {expected}, got {given!r}")
+    return list(given)
+
+
+def _tuples(given: Any, what: str, expected: str, length: int) -> list[Sequence[Any]]:
+    items = _items(given, what, expected)
+    for item in items:
+        if isinstance(item, str) or not isinstance(item, Sequence) or len(item) != length:
+            raise InputError(f"{what}: expected {expected}, got {item!r}")
+    return items
+
+
+def _unique(names: Any, what: str) -> tuple[str, ...]:
+    return tuple(sorted({str(name) for name in _items(names, what, "names")}))
+
+
+def _columns(given: Any) -> dict[str, dict[str, float]]:
+    expected = "add_concepts: expected {name: {id: value}}"
+    if not isinstance(given, Mapping):
+        raise InputError(f"{expected}, got {given!r}")
+    columns = {}
+    for name, values in given.items():
+        if not isinstance(values, Mapping):
+            raise InputError(f"{expected}, got {values!r} for {name!r}")
+        if not str(name):
+            raise InputError("add_concepts: a concept needs a name, got ''")
+        read = {str(i): _value(v, f"add_concepts: {str(name)!r} of sample {str(i)!r}") for i, v in values.items()}
+        columns[str(name)] = dict(sorted(read.items()))
+    return columns
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,7 +86,8 @@ class Edit:
     remove_samples
         Ids of samples to remove.
     add_samples
-        A dataset with new samples; its concepts are matched by name, absent ones are missing.
+        A dataset with new samples; its concepts are matched by name, absent ones are missing. An id that the edit
+        also removes is replaced.
 
     Examples
     --------
@@ -87,9 +118,7 @@ class Edit:
             object.__setattr__(self, name, value)
 
         concepts: dict[tuple[str, str], float] = {}
-        for item in correct_concepts:
-            if isinstance(item, str) or len(item) != 3:
-                raise InputError(f"correct_concepts: expected (id, concept, value), got {item!r}")
+        for item in _tuples(correct_concepts, "correct_concepts", "(id, concept, value)", 3):
             key = str(item[0]), str(item[1])
             value = _value(item[2], f"correct_concepts: concept {key[1]!r} of sample {key[0]!r}")
             if key in concepts and not _same(concepts[key], value):
@@ -99,26 +128,19 @@ class Edit:
                 )
             concepts[key] = value
         labels: dict[str, str] = {}
-        for pair in correct_labels:
-            if isinstance(pair, str) or len(pair) != 2:
-                raise InputError(f"correct_labels: expected (id, class), got {pair!r}")
+        for pair in _tuples(correct_labels, "correct_labels", "(id, class)", 2):
             sample, label = str(pair[0]), str(pair[1])
             if labels.setdefault(sample, label) != label:
                 raise InputError(
-                    f"correct_labels: sample {sample!r} is corrected twice, to {labels[sample]!r} and {label!r}"
+                    f"correct_labels: sample {sample!r} is corrected twice, to {labels[sample]!r} and {label!r}; "
+                    "give one class"
                 )
-        added = {
-            str(name): {
-                str(i): _value(v, f"add_concepts: {name!r} of sample {i!r}") for i, v in sorted(values.items())
-            }
-            for name, values in (add_concepts or {}).items()
-        }
         if add_samples is not None and not isinstance(add_samples, Dataset):
             raise InputError(f"add_samples: expected a Dataset, got {type(add_samples).__name__}")
         put("correct_concepts", tuple((*key, value) for key, value in sorted(concepts.items())))
         put("correct_labels", tuple(sorted(labels.items())))
         put("remove_concepts", _unique(remove_concepts, "remove_concepts"))
-        put("add_concepts", added)
+        put("add_concepts", _columns({} if add_concepts is None else add_concepts))
         put("remove_samples", _unique(remove_samples, "remove_samples"))
         put("add_samples", add_samples if add_samples is not None and len(add_samples) else None)
 
@@ -202,7 +224,7 @@ class Edit:
             for sample in values:
                 if sample not in data.rows_by_id and sample not in new_ids:
                     raise unknown_name("sample id", sample, data.ids, f"add_concepts: {name!r}")
-                if sample in removed:
+                if sample in removed and sample not in new_ids:
                     raise InputError(f"add_concepts: {name!r} names sample {sample!r}, which the edit removes")
         if not (set(data.concept_names) - gone) | set(self.add_concepts):
             raise InputError("the edit removes every concept; a concept bottleneck model needs at least one")
@@ -210,9 +232,10 @@ class Edit:
             self._check_added(data, self.add_samples)
 
     def _check_added(self, data: Dataset, added: Dataset) -> None:
+        removed = set(self.remove_samples)
         for sample in added.ids:
-            if sample in data.rows_by_id:
-                raise InputError(f"add_samples: id {sample!r} exists already; remove it first or use another id")
+            if sample in data.rows_by_id and sample not in removed:
+                raise InputError(f"add_samples: id {sample!r} exists already; remove it too, or use another id")
         if tuple(added.inputs.shape) != tuple(data.inputs.shape):
             raise InputError(
                 f"add_samples: inputs have shape {tuple(added.inputs.shape)}, the data's {tuple(data.inputs.shape)}"
@@ -226,9 +249,11 @@ class Edit:
                 raise unknown_name("class", added.class_names[label], data.class_names, "add_samples")
 
     def _check_left(self, data: Dataset, after: Dataset) -> None:
-        for split in {"train", "val"} & set(data.splits):
-            if split not in after.splits:
-                raise InputError(f"the edit removes every sample of the {split} split")
+        if not len(after):
+            raise InputError("the edit removes every sample; a model needs some")
+        for split in ("train", "val"):
+            if split in data.splits and split not in after.splits:
+                raise InputError(f"the edit removes every sample of the {split} split; keep at least one")
         if "train" not in data.splits:
             return
         train, before = after.split("train"), data.split("train")
@@ -237,10 +262,14 @@ class Edit:
         for name, count, earlier in zip(after.class_names, counts.tolist(), had.tolist(), strict=True):
             if count == 0 and earlier > 0:
                 raise InputError(f"the edit leaves class {name!r} without a training sample; keep at least one")
-        unlabelled = train.concepts.isnan().all(0)
-        for name, empty in zip(after.concept_names, unlabelled.tolist(), strict=True):
-            if empty:
-                raise InputError(f"the edit leaves concept {name!r} without a label in the train split")
+        unlabelled = train.concepts.isnan().all(0).tolist()
+        already = before.concepts.isnan().all(0).tolist()
+        had_none = {name for name, empty in zip(data.concept_names, already, strict=True) if empty}
+        for name, empty in zip(after.concept_names, unlabelled, strict=True):
+            if empty and name not in had_none:
+                raise InputError(
+                    f"the edit leaves concept {name!r} without a label in the train split; keep one or remove it"
+                )
 
     def apply_to(self, data: Dataset) -> Dataset:
         """The edited dataset; ``data`` is not changed. New concepts come last, new samples too."""
@@ -285,11 +314,21 @@ class Edit:
 
     @classmethod
     def between(cls, before: Dataset, after: Dataset) -> Edit:
-        """The edit that turns one dataset into another (same inputs for the same ids)."""
+        """The edit that turns one dataset into another, up to the order of samples and concepts.
+
+        An id with another input or in another split is a sample removed and one added.
+        """
+        return cls._between(before, after, before.ids)
+
+    @classmethod
+    def _between(cls, before: Dataset, after: Dataset, doubtful: Iterable[str]) -> Edit:
+        """:meth:`between`, where only ``doubtful`` ids may have another input or split."""
         if before.class_names != after.class_names:
-            raise InputError("an edit cannot change the list of classes")
-        old, new = before.rows_by_id, after.rows_by_id
-        shared = [sample for sample in before.ids if sample in new]
+            raise InputError("an edit cannot change the list of classes; both datasets must have the same")
+        replaced = _replaced(before, after, doubtful)
+        old = {sample: row for sample, row in before.rows_by_id.items() if sample not in replaced}
+        new = {sample: row for sample, row in after.rows_by_id.items() if sample not in replaced}
+        shared = [sample for sample in before.ids if sample in old and sample in new]
         rows_old = torch.tensor([old[s] for s in shared], dtype=torch.long)
         rows_new = torch.tensor([new[s] for s in shared], dtype=torch.long)
         names = [name for name in before.concept_names if name in after.concept_names]
@@ -318,11 +357,28 @@ class Edit:
 
     def inverse(self, data: Dataset) -> Edit:
         """The edit that takes the edited dataset back to ``data`` (rows and columns may come in another order)."""
-        return Edit.between(self.apply_to(data), data)
+        return Edit._between(self.apply_to(data), data, self.remove_samples)
 
     def then(self, other: Edit, data: Dataset) -> Edit:
         """One edit that does to ``data`` what this edit and then ``other`` do."""
-        return Edit.between(data, other.apply_to(self.apply_to(data)))
+        doubtful = (*self.remove_samples, *other.remove_samples)
+        return Edit._between(data, other.apply_to(self.apply_to(data)), doubtful)
+
+
+def _replaced(before: Dataset, after: Dataset, candidates: Iterable[str]) -> set[str]:
+    """Ids that both datasets have, with another input or in another split."""
+    old, new = before.rows_by_id, after.rows_by_id
+    both = [sample for sample in dict.fromkeys(candidates) if sample in old and sample in new]
+    moved = {sample for sample in both if before.splits[old[sample]] != after.splits[new[sample]]}
+    first, second = (_digests(data, both) for data in (before, after))
+    return moved | {sample for sample, a, b in zip(both, first, second, strict=True) if a != b}
+
+
+def _digests(data: Dataset, samples: Sequence[str]) -> Sequence[bytes]:
+    rows = [data.rows_by_id[sample] for sample in samples]
+    if "row_digests" in data.__dict__:
+        return [data.row_digests[row] for row in rows]
+    return digest_rows(data.inputs.subset(rows))
 
 
 def _column(data: Dataset, values: Mapping[str, float]) -> Tensor:

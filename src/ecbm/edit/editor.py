@@ -150,7 +150,7 @@ class Editor:
         if isinstance(edit, Edit):
             return edit.apply_to(self.data), edit
         edited = self.data
-        for one in edit:
+        for one in _edits(edit):
             edited = one.apply_to(edited)
         return edited, Edit.between(self.data, edited)
 
@@ -270,6 +270,14 @@ class Editor:
             )
         out["residual"] = {"concept_head": float(gradient.norm()), "label_head": float(label_gradient.norm())}
         return out
+
+
+def _edits(given: Any) -> list[Edit]:
+    edits = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    for one in edits:
+        if not isinstance(one, Edit):
+            raise InputError(f"expected an Edit or a list of them, got {type(one).__name__}")
+    return edits
 
 
 def _same_parameters(first: ConceptBottleneck, second: ConceptBottleneck) -> bool:

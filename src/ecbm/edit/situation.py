@@ -111,7 +111,10 @@ class Situation:
 def situation_of(model: ConceptBottleneck, data: Dataset, edit: Edit, edited: Dataset) -> Situation:
     """Put an edit beside a model and its data."""
     before, after = data.split("train"), edited.split("train")
-    shared = [(row, after.rows_by_id[i]) for row, i in enumerate(before.ids) if i in after.rows_by_id]
+    gone = set(edit.remove_samples)  # an id that comes back is another sample
+    shared = [
+        (row, after.rows_by_id[i]) for row, i in enumerate(before.ids) if i in after.rows_by_id and i not in gone
+    ]
     names = {name: column for column, name in enumerate(edited.concept_names)}
     kept = [(column, names[name]) for column, name in enumerate(data.concept_names) if name in names]
     positive = positive_weights(after, model.recipe_for(edited.concept_names))
