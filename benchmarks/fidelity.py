@@ -3,9 +3,9 @@
     python benchmarks/fidelity.py [--quick] [--only TEXT] [--data FOLDER] [--work FOLDER] [--json FILE]
 
 Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures with the convnet. For each of them
-and each scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of three
-learning rates (with and without exact heads), ``hessian``, ``ekfac``, ``auto`` at budgets of 2, 5, 10 and 20 % of
-retraining, ``exact`` on the frozen backbone, and retraining under three seeds.
+and each scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of
+three learning rates (with and without exact heads), ``hessian``, ``ekfac``, ``auto`` at budgets of 2, 5, 10 and
+20 % of retraining, ``exact`` on the frozen backbone, and retraining under three seeds.
 
 closure   1 − d(edited, retrained)/d(original, retrained) over test probabilities, against the mean of the retrained
           seeds; "mean" is the closure of the change averaged over the original seeds; "floor" is one retrained seed
@@ -34,14 +34,9 @@ from rich.table import Table
 from torch import Tensor
 
 import ecbm
-from ecbm.edit.auto import refine
-from ecbm.edit.heads import solve_heads
-from ecbm.edit.paper import edited_design
-from ecbm.edit.situation import Situation, carry, situation_of
-from ecbm.read.inputs import TensorInputs
-from ecbm.train import stages
-from ecbm.train.convex import with_ones
+from ecbm.edit.situation import Situation, situation_of
 from ecbm.train.model import Provenance
+from ecbm.verify.fidelity import closure, fine_tuned, recovery
 from fidelity_scenarios import SCENARIOS
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -103,50 +98,9 @@ def predictions(model: ecbm.ConceptBottleneck, test: ecbm.Dataset, names: list[s
     }
 
 
-def closure(edited: Tensor | None, original: Tensor | None, retrained: Tensor | None) -> float | None:
-    if edited is None or original is None or retrained is None:
-        return None
-    scale = float((original - retrained).norm())
-    return 1 - float((edited - retrained).norm()) / scale if scale > 1e-9 * math.sqrt(original.numel()) else None
-
-
-# -- controls ------------------------------------------------------------------------------------------------
-
-
-def heads_on(model: ecbm.ConceptBottleneck, situation: Situation) -> ecbm.ConceptBottleneck:
-    design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
-    return solve_heads(model, situation, design, features_moved=True).model
-
-
-def fine_tuned(
-    editor: ecbm.Editor, situation: Situation, seconds: float, rate: float
-) -> dict[str, ecbm.ConceptBottleneck]:
-    """Adam for a given time from the unedited model: with its label head solved (a favour), and with both heads."""
-    model = carry(situation, refit_statistics=True)
-    linear = model.recipe.is_linear
-    design = edited_design(situation, editor.kept, model)
-    inputs = TensorInputs(design[:, :-1].float()) if linear else situation.after.inputs
-    part, _ = refine(
-        model, situation, inputs, seconds=max(seconds, 1e-3), learning_rate=rate * model.recipe.peak_learning_rate
-    )
-    if not linear:
-        model.backbone = part.backbone
-    model.concept_head = part.concept_head.double()
-    if not linear:
-        design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
-    logits = model.concept_logits_from(design[:, :-1]).detach()
-    low, high = stages.logit_range(logits, situation.after.concepts)
-    read = with_ones(stages.label_inputs(model.recipe, logits, situation.after.concepts, low, high))
-    solved = stages.fit_label_head(
-        read, situation.after.labels, len(model.class_names), model.recipe.label_regularisation, 1e-8
-    )
-    with torch.no_grad():
-        model.label_head.weight.copy_(solved.weight)
-        model.label_head.bias.copy_(solved.bias)
-    out = {"fine-tuning": model}
-    if not linear:
-        out["fine-tuning, heads exactly"] = heads_on(model, situation)
-    return out
+def closed(edited: Tensor | None, original: Tensor | None, retrained: Tensor | None) -> float | None:
+    """Closure where the models share the concepts to compare."""
+    return None if edited is None or original is None or retrained is None else closure(edited, original, retrained)
 
 
 # -- one scenario --------------------------------------------------------------------------------------------
@@ -156,7 +110,7 @@ def candidates(
     editor: ecbm.Editor, edit: ecbm.Edit, situation: Situation, retraining: float, quick: bool
 ) -> dict[str, tuple[list[ecbm.ConceptBottleneck], float, str]]:
     """Every row: models (several where a grid is tried and the best counts), seconds, and a note."""
-    linear = editor.model.recipe.is_linear
+    linear, peak = editor.model.recipe.is_linear, editor.model.recipe.peak_learning_rate
     out: dict[str, tuple[list[ecbm.ConceptBottleneck], float, str]] = {}
 
     def timed(name: str, method: str, **options: Any) -> None:
@@ -181,7 +135,7 @@ def candidates(
     for duration, budget in zip(durations, budgets or (None,), strict=True):
         tried: dict[str, list[ecbm.ConceptBottleneck]] = {}
         for rate in RATES:
-            for name, model in fine_tuned(editor, situation, duration, rate).items():
+            for name, model in fine_tuned(editor, situation, duration, rate * peak).items():
                 tried.setdefault(name, []).append(model)
         for name, models in tried.items():
             label = f"{name}, {budget:.0%}" if budget else f"{name}, same time"
@@ -203,25 +157,21 @@ def run_scenario(
     seconds = statistics.median(m.provenance.training["seconds"] for m in retrained_models)
     target = {key: torch.stack([r[key] for r in retrained]).mean(0) for key in ("concepts", "classes")}
     metric = "class_accuracy" if scenario == "poisoned samples removed" else "concept_accuracy"
-    gain_of = [r[metric] for r in retrained]
-    spread = statistics.stdev(gain_of)
+    reached = statistics.fmean(r[metric] for r in retrained)
+    spread = statistics.stdev(r[metric] for r in retrained)
     originals = SEEDS[:1] if quick else SEEDS
     collected: dict[str, list[dict[str, Any]]] = {}
     changes: dict[str, list[Tensor]] = {}
     for seed in originals:
         model = store.model(before, recipe.replace(seed=seed))
         start = predictions(model, test, names)
-        gain = statistics.fmean(gain_of) - start[metric]
 
-        def judge(
-            model: ecbm.ConceptBottleneck, start: dict[str, Any] = start, gain: float = gain
-        ) -> dict[str, Any]:
+        def judge(model: ecbm.ConceptBottleneck, start: dict[str, Any] = start) -> dict[str, Any]:
             figures = predictions(model, test, names)
-            recovery = (figures[metric] - start[metric]) / gain if abs(gain) > 2 * spread else None
             return {
-                "closure": closure(figures["concepts"], start["concepts"], target["concepts"]),
-                "class_closure": closure(figures["classes"], start["classes"], target["classes"]),
-                "recovery": recovery,
+                "closure": closed(figures["concepts"], start["concepts"], target["concepts"]),
+                "class_closure": closed(figures["classes"], start["classes"], target["classes"]),
+                "recovery": recovery(figures[metric], start[metric], reached, spread),
                 **{key: figures[key] for key in ("class_f1", "concept_accuracy", "class_accuracy")},
                 "prediction": figures["concepts"],
             }
@@ -246,9 +196,9 @@ def run_scenario(
             }
             collected.setdefault("retrain (noise floor)", []).append(
                 {
-                    "closure": closure(figures["concepts"], start["concepts"], others["concepts"]),
-                    "class_closure": closure(figures["classes"], start["classes"], others["classes"]),
-                    "recovery": (figures[metric] - start[metric]) / gain if abs(gain) > 2 * spread else None,
+                    "closure": closed(figures["concepts"], start["concepts"], others["concepts"]),
+                    "class_closure": closed(figures["classes"], start["classes"], others["classes"]),
+                    "recovery": recovery(figures[metric], start[metric], reached, spread),
                     **{key: figures[key] for key in ("class_f1", "concept_accuracy", "class_accuracy")},
                     "seconds": seconds,
                     "note": "",
@@ -277,7 +227,7 @@ def _summary(
 
     average = None
     if name in changes and "no-op" in changes and len(changes[name]) > 1:
-        average = closure(torch.stack(changes[name]).mean(0), torch.stack(changes["no-op"]).mean(0), target)
+        average = closed(torch.stack(changes[name]).mean(0), torch.stack(changes["no-op"]).mean(0), target)
     seconds = mean("seconds")
     class_f1 = mean("class_f1")
     return {
@@ -322,7 +272,7 @@ def periodic(
                 "setting": setting,
                 "scenario": "periodic",
                 "row": f"auto, round {index + 1}",
-                "closure": closure(figures["concepts"], start, target),
+                "closure": closed(figures["concepts"], start, target),
                 "concept_accuracy": figures["concept_accuracy"],
                 "class_f1": figures["class_f1"],
                 "seconds": time.monotonic() - began,
@@ -336,7 +286,7 @@ def periodic(
             "setting": setting,
             "scenario": "periodic",
             "row": "auto, all at once",
-            "closure": closure(figures["concepts"], start, target),
+            "closure": closed(figures["concepts"], start, target),
             "concept_accuracy": figures["concept_accuracy"],
             "class_f1": figures["class_f1"],
         }
