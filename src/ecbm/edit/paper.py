@@ -24,7 +24,7 @@ from ecbm.errors import InputError
 from ecbm.read.inputs import Inputs, concatenate
 from ecbm.train import stages
 from ecbm.train.convex import with_ones
-from ecbm.train.model import ConceptBottleneck
+from ecbm.train.model import ConceptBottleneck, linear_from
 from ecbm.train.terms import ConceptTerms
 
 __all__ = ["InfluenceOptions", "influence_edit", "widen"]
@@ -106,10 +106,8 @@ def _others(count: int, present: Tensor) -> Tensor:
 
 
 def _widen_head(head: nn.Linear, extra: int) -> nn.Linear:
-    wide = nn.Linear(head.in_features, head.out_features + extra, dtype=head.weight.dtype)
+    wide = linear_from(torch.zeros(head.out_features + extra, head.in_features + 1)).to(head.weight.dtype)
     with torch.no_grad():
-        wide.weight.zero_()
-        wide.bias.zero_()
         wide.weight[: head.out_features] = head.weight
         wide.bias[: head.out_features] = head.bias
     return wide

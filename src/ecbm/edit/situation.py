@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ecbm.edit.edit import Edit
 from ecbm.read.dataset import Dataset
 from ecbm.train.backbones import MLP, Standardise
-from ecbm.train.model import ConceptBottleneck, Provenance
+from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
 
 __all__ = [
@@ -208,13 +208,10 @@ def carry(situation: Situation, *, refit_statistics: bool = True) -> ConceptBott
     model, edited = situation.model, situation.edited
     old, new = situation.columns
     k = len(edited.concept_names)
-    concept = nn.Linear(model.concept_head.in_features, k, dtype=torch.float64)
-    label = nn.Linear(k, len(model.class_names), dtype=torch.float64)
+    concept = linear_from(torch.zeros(k, model.concept_head.in_features + 1))
+    label = linear_from(torch.zeros(len(model.class_names), k + 1))
     low, high = torch.zeros(k, dtype=torch.float64), torch.zeros(k, dtype=torch.float64)
     with torch.no_grad():
-        concept.weight.zero_()
-        concept.bias.zero_()
-        label.weight.zero_()
         concept.weight[new] = model.concept_head.weight[old]
         concept.bias[new] = model.concept_head.bias[old]
         label.weight[:, new] = model.label_head.weight[:, old]
