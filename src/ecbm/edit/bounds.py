@@ -1,7 +1,7 @@
 """The paper's error bounds for influence steps, corrected, for the two convex heads.
 
-Notation. J is the objective before the edit and J' the one after, each a mean over its samples with its L2 in it; θ is
-the minimiser of J, θ* that of J', and at θ
+Notation. J is the objective before the edit and J' the one after, each a mean over its samples with its L2 in it;
+θ is the minimiser of J, θ* that of J', and at θ
 
     A = ∇²J'(θ) ⪰ σ' = λ_min(A)        B = ∇²J(θ) ⪰ σ = λ_min(B)        v = ∇J'(θ) − ∇J(θ)
 

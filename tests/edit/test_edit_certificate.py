@@ -1,0 +1,153 @@
+"""The certificate: whatever could be meant by its bound, brute force does not exceed it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from edit_kit import design_of, flat, terms_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ecbm
+from ecbm.edit.certificate import Certificate, certify
+from ecbm.train import stages
+from ecbm.train.convex import concept_objective, label_objective, with_ones
+from ecbm.train.model import ConceptBottleneck, linear_from
+from kit import newton_logistic, newton_multinomial, tabular
+
+DATA = tabular(40, 3, concepts=("round", "red", "big"), missing=0.1)
+VALIDATION = DATA.split("val")
+KINDS = [
+    ("logits", "sequential"),
+    ("probabilities", "sequential"),
+    ("logits", "independent"),
+    ("probabilities", "independent"),
+]
+_OPTIMA: dict[tuple[str, str], ConceptBottleneck] = {}
+
+
+def with_heads(model: ConceptBottleneck, concept: torch.Tensor, label: torch.Tensor) -> ConceptBottleneck:
+    logits = design_of(model, DATA) @ concept.T
+    low, high = stages.logit_range(logits, DATA.split("train").concepts)
+    return ConceptBottleneck(
+        model.backbone,
+        linear_from(concept),
+        linear_from(label),
+        model.concept_names,
+        model.class_names,
+        model.recipe,
+        model.input_shape,
+        model.positive_weights,
+        low,
+        high,
+    )
+
+
+def read_by(model: ConceptBottleneck) -> torch.Tensor:
+    concepts = DATA.split("train").concepts
+    logits = model.concept_head(design_of(model, DATA)[:, :-1]).detach()
+    return with_ones(stages.label_inputs(model.recipe, logits, concepts, model.low, model.high))
+
+
+def optimum(bottleneck: str, regime: str) -> ConceptBottleneck:
+    """Both heads at gradients of 1e-14, by dense Newton."""
+    key = bottleneck, regime
+    if key not in _OPTIMA:
+        recipe = ecbm.Recipe(backbone="linear", bottleneck=bottleneck, regime=regime)
+        model = ecbm.train(DATA, recipe)
+        design, (targets, weights) = design_of(model, DATA), terms_of(model, DATA)
+        concept = torch.stack(
+            [newton_logistic(design, targets[:, j], weights[:, j], recipe.concept_regularisation) for j in range(3)]
+        )
+        label = torch.cat([model.label_head.weight, model.label_head.bias[:, None]], 1).detach()
+        read = read_by(with_heads(model, concept, label))
+        ones = torch.ones(len(read)).double()
+        solved = newton_multinomial(read, DATA.split("train").labels, ones, 3, recipe.label_regularisation)
+        _OPTIMA[key] = with_heads(model, concept, solved)
+    return _OPTIMA[key]
+
+
+def certificate_of(model: ConceptBottleneck) -> Certificate:
+    design, (targets, weights) = design_of(model, DATA), terms_of(model, DATA)
+    rows = torch.cat([model.concept_head.weight, model.concept_head.bias[:, None]], 1).detach()
+    label = torch.cat([model.label_head.weight, model.label_head.bias[:, None]], 1).detach()
+    labels, read = DATA.split("train").labels, read_by(model)
+    gradient = concept_objective(design, targets, weights, rows, model.recipe.concept_regularisation)[1]
+    ones = torch.ones(len(read)).double()
+    _, of_label = label_objective(read, labels, ones, label, model.recipe.label_regularisation)
+    validation = with_ones(stages.extract_features(model.backbone, VALIDATION.inputs))
+    return certify(model, design, gradient, read, labels, float(of_label.norm()), validation, "both heads")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    seed=st.integers(0, 10**6),
+    concept_size=st.sampled_from([0.0, 1e-8, 1e-4, 1e-2, 0.3]),
+    label_size=st.sampled_from([0.0, 1e-8, 1e-3, 0.1, 1.0]),
+)
+def test_no_perturbation_of_the_optimum_escapes_the_bound(
+    kind: tuple[str, str], seed: int, concept_size: float, label_size: float
+) -> None:
+    """Stand anywhere near the optimum: the certificate computed there must reach back to it."""
+    true = optimum(*kind)
+    draw = torch.Generator().manual_seed(seed)
+    concept = torch.cat([true.concept_head.weight, true.concept_head.bias[:, None]], 1).detach()
+    label = torch.cat([true.label_head.weight, true.label_head.bias[:, None]], 1).detach()
+    concept = concept + concept_size * torch.randn(concept.shape, generator=draw, dtype=torch.float64)
+    label = label + label_size * torch.randn(label.shape, generator=draw, dtype=torch.float64)
+    model = with_heads(true, concept, label)
+    bound = certificate_of(model)
+    slack = 1e-10  # the reference's own distance to the optimum
+    assert (flat(model, "concept") - flat(true, "concept")).norm() <= bound.concept_distance + slack
+    assert (flat(model, "class") - flat(true, "class")).norm() <= bound.label_distance + slack
+    x = VALIDATION.x
+    here, there = model.concept_logits(x), true.concept_logits(x)
+    assert float((here - there).abs().max()) <= bound.largest_concept_logit_change + slack
+    assert int(((here > 0) != (there > 0)).sum()) <= bound.concept_predictions_that_could_differ
+    with torch.no_grad():
+        ours, theirs = (m.label_head(m.bottleneck_from(z)) for m, z in ((model, here), (true, there)))
+    assert float((ours - theirs).abs().max()) <= bound.largest_class_logit_change + slack
+    assert int((ours.argmax(1) != theirs.argmax(1)).sum()) <= bound.class_predictions_that_could_differ
+
+
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+def test_at_the_optimum_nothing_can_differ(kind: tuple[str, str]) -> None:
+    bound = certificate_of(optimum(*kind))
+    assert bound.concept_distance < 1e-11
+    assert bound.label_distance < 1e-8
+    assert bound.concept_predictions_that_could_differ == bound.class_predictions_that_could_differ == 0
+    assert bound.validation_samples == len(VALIDATION)
+    assert all(math.isfinite(v) for v in bound.to_dict().values() if isinstance(v, float))
+
+
+def test_what_is_unproven_is_counted() -> None:
+    """Far from the optimum the certificate must admit that predictions could differ."""
+    true = optimum("logits", "sequential")
+    zero = with_heads(true, torch.zeros(3, 4).double(), torch.zeros(3, 4).double())
+    bound = certificate_of(zero)
+    assert bound.class_predictions_that_could_differ == len(VALIDATION)
+    assert bound.concept_predictions_that_could_differ == 3 * len(VALIDATION)
+
+
+def test_the_concept_heads_error_is_counted_in_the_label_heads() -> None:
+    """The label head is solved on inputs that are themselves only known up to the concept head's bound."""
+    true = optimum("logits", "sequential")
+    concept = torch.cat([true.concept_head.weight, true.concept_head.bias[:, None]], 1).detach()
+    model = with_heads(true, concept + 1e-3, torch.zeros(3, 4).double())
+    read, labels = read_by(model), DATA.split("train").labels
+    ones = torch.ones(len(read)).double()
+    solved = newton_multinomial(read, labels, ones, 3, model.recipe.label_regularisation)
+    bound = certificate_of(with_heads(model, concept + 1e-3, solved))
+    wanted = torch.cat([true.label_head.weight, true.label_head.bias[:, None]], 1).detach()
+    distance = float((solved - wanted).norm())
+    assert 1e-6 < distance <= bound.label_distance
+
+
+def test_a_certificate_is_plain_values() -> None:
+    bound = certificate_of(optimum("logits", "sequential"))
+    assert set(bound.to_dict()) == {field.name for field in dataclasses.fields(Certificate)}
+    assert all(isinstance(v, float | int | str) for v in bound.to_dict().values())
