@@ -120,7 +120,7 @@ class Editor:
         settings: dict[str, Any] = {}
         if method == "retrain":
             model = train(
-                edited, self.model.recipe_for(edited.concept_names), start=self.model if warm_start else None
+                edited, self.model.recipe_for(edited.concept_names), start=carry(situation) if warm_start else None
             )
             settings = {"warm_start": warm_start}
         elif method == "exact" or (method == "auto" and self.model.recipe.is_linear):
