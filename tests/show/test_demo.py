@@ -1,4 +1,4 @@
-"""The demo trains, finds a correction that changes the class, and writes one self-contained page."""
+"""The demo repairs a model, finds a correction that changes the class, and writes one self-contained page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import torch
 from rich.console import Console
 
 import ecbm
-from ecbm.show.demo import find_correction, run_demo
+from ecbm.show.demo import run_demo
+from ecbm.show.demo_page import find_correction
+from ecbm.show.demo_repair import OURS
 from ecbm.show.pictures import terminal_row
 from kit import CLASSES, CONCEPTS, hand_model
 
@@ -37,7 +39,15 @@ def test_the_page_needs_nothing_else(demo):
 
 def test_the_page_shows_pictures_metrics_concepts_and_the_curve(demo):
     page = (demo[0] / "index.html").read_text()
-    for text in ("Class accuracy", "What the model sees", "Intervention curve", "Every concept", "Leakage check"):
+    for text in (
+        "Class accuracy",
+        "Concepts that were repaired",
+        "Every way to repair it",
+        "What the model sees",
+        "Intervention curve",
+        "Every concept",
+        "Leakage check",
+    ):
         assert text in page
     for name in ecbm.datasets.birds(n=80).concept_names:
         assert name in page
@@ -46,7 +56,20 @@ def test_the_page_shows_pictures_metrics_concepts_and_the_curve(demo):
 def test_the_demo_says_what_it_does_and_returns_the_figures(demo):
     _, result, text = demo
     assert "Drawing 240 birds" in text
-    assert "class accuracy" in text
+    rows = {row["name"]: row for row in result["comparison"]}
+    for name in (
+        "no-op",
+        "heads only",
+        "EK-FAC as published",
+        "ecbm, 5% budget",
+        OURS,
+        "fine-tuning",
+        "retraining",
+    ):
+        assert name in text
+        assert 0 <= rows[name]["concept_accuracy"] <= 1
+    assert rows["no-op"]["closure"] == 0
+    assert rows["retraining"]["recovery"] in (None, pytest.approx(1))
     assert 0 <= result["class_accuracy"] <= 1
     assert result["seconds"] > 0
     assert result["intervention"]["before"] != result["intervention"]["after"]

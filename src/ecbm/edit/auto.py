@@ -42,7 +42,7 @@ _LENGTHS = (1.0, 0.5, 0.25)
 _SAMPLE = 768
 # A fit of EK-FAC and an epoch of gradient steps, in forward passes over the training data.
 _CURVATURE_COST, _EPOCH_COST = 8.0, 3.2
-_SMALLEST_REFINEMENT = 0.3
+_SMALLEST_REFINEMENT = 0.1
 _TRIAL_EPOCHS = 0.5
 
 
@@ -286,12 +286,12 @@ def refine(
 ) -> tuple[ConceptPart, float]:
     """Adam on the edited J'_C from ``model`` for a given time; returns backbone and concept head, and the epochs.
 
-    BatchNorm stays in evaluation mode with frozen statistics. The learning rate starts at a tenth of the recipe's
+    BatchNorm stays in evaluation mode with frozen statistics. The learning rate starts at a fifth of the recipe's
     and falls to zero with the time, so that the last steps average rather than wander.
     """
     recipe = model.recipe
     part = concept_part(model).eval()
-    rate = recipe.peak_learning_rate / 10 if learning_rate is None else learning_rate
+    rate = recipe.peak_learning_rate / 5 if learning_rate is None else learning_rate
     optimiser = torch.optim.Adam(part.parameters(), lr=rate, weight_decay=recipe.concept_regularisation)
     after, terms = situation.after, situation.terms_after
     started = time.monotonic()

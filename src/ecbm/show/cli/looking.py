@@ -25,7 +25,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the drawings and of training.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Train on drawn birds, correct a concept by hand, and write a page with the pictures (about a minute)."""
+    """Repair a model that learnt careless labels, compare with retraining, and write a page (about two minutes)."""
     from ecbm.show.demo import run_demo
 
     result = run_demo(folder, Console(quiet=as_json), seed)
