@@ -13,6 +13,7 @@ from ecbm.curvature.losses import Fisher
 from ecbm.edit.auto import auto_edit
 from ecbm.edit.certificate import certify
 from ecbm.edit.edit import Edit
+from ecbm.edit.frozen import solve_frozen
 from ecbm.edit.heads import label_design, solve_heads
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import InfluenceOptions, edited_design, influence_edit
@@ -141,8 +142,13 @@ class Editor:
         return self.apply(edit, method, **options).report
 
     def follow(self, result: EditResult) -> Editor:
-        """An editor for the next edit, on what the last one gave."""
-        return Editor(result.model, result.data)
+        """An editor for the next edit, on what the last one gave (periodic editing).
+
+        Curvature that was fitted is taken over as long as it is not stale (:class:`~ecbm.edit.kept.Kept`).
+        """
+        editor = Editor(result.model, result.data)
+        editor.kept = self.kept.follow(result.model, result.data)
+        return editor
 
     # -- methods -------------------------------------------------------------------------------------------
 
@@ -155,13 +161,17 @@ class Editor:
         return edited, Edit.between(self.data, edited)
 
     def _exact(self, situation: Situation) -> tuple[ConceptBottleneck, dict[str, Any]]:
+        why = "frozen backbone: both heads are convex, so the edit can equal retraining"
+        if self.model.recipe.is_linear:
+            warm = solve_frozen(situation, self.kept)
+            if warm is not None:
+                return warm.model, {"why": why, "newton_steps": warm.newton_steps}
         carried = carry(situation)
         design = edited_design(situation, self.kept, carried)
         basis = self.kept.basis.for_rows(situation.rows, design)
         inverses = self.kept.label_inverses_for(situation.columns, len(carried.concept_names))
         leading = self.kept.leading_for(situation.columns, len(carried.concept_names))
         solved = solve_heads(carried, situation, design, basis=basis, leading=leading, inverses=inverses)
-        why = "frozen backbone: both heads are convex, so the edit can equal retraining"
         if not self.model.recipe.is_linear:
             why = "heads only: both re-solved exactly on the present backbone's features"
         return solved.model, {"why": why, "newton_steps": solved.newton_steps}
@@ -208,6 +218,8 @@ class Editor:
             split,
         )
         not_covered = settings.pop("not covered", {})
+        if kept.staleness:
+            settings["curvature_staleness"] = dict(kept.staleness)
         report: dict[str, Any] = {
             "method": method,
             "edit": str(situation.edit),

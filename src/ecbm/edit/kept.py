@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ecbm.curvature import EKFAC, ConceptLoss, LabelLoss, Vector
 from ecbm.curvature.losses import Fisher
+from ecbm.edit.frozen import FrozenState
 from ecbm.edit.influence import ConceptPart, concept_part, objective_gradient
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs
@@ -25,7 +26,10 @@ from ecbm.train.convex import (
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms, concept_terms
 
-__all__ = ["Kept"]
+__all__ = ["STALENESS_LIMIT", "Kept"]
+
+STALENESS_LIMIT = 0.3
+_STALENESS_SAMPLE = 256
 
 
 class Kept:
@@ -35,6 +39,8 @@ class Kept:
         self.model, self.data = model, data
         self.train = data.split("train")
         self.seconds: dict[str, float] = {}
+        self.staleness: dict[str, float] = {}
+        self._followed: Kept | None = None
         self._concept_curvature: dict[str, EKFAC] = {}
         self._label_curvature: dict[str, EKFAC] = {}
 
@@ -84,6 +90,15 @@ class Kept:
         leading = self.leading.mean(0, keepdim=True).expand(width, -1, -1).clone()
         leading[columns[1]] = self.leading[columns[0]]
         return leading
+
+    @cached_property
+    def frozen(self) -> FrozenState:
+        """What exact edits of the linear backbone start from."""
+        self.leading  # noqa: B018  (its own cost is counted apart)
+        started = time.monotonic()
+        state = FrozenState(self)
+        self._timed("solved state", started)
+        return state
 
     @cached_property
     def label_blocks(self) -> Tensor | None:
@@ -149,16 +164,47 @@ class Kept:
         """Whether :meth:`concept_curvature` has been fitted already."""
         return fisher in self._concept_curvature
 
+    def follow(self, model: ConceptBottleneck, data: Dataset) -> Kept:
+        """What is kept for the model after an edit; curvature is taken over as long as it is not stale."""
+        other = Kept(model, data)
+        source = self if self._concept_curvature else self._followed
+        shapes = [(n, p.shape) for n, p in other.part.named_parameters()]
+        if source is not None and shapes == [(n, p.shape) for n, p in source.part.named_parameters()]:
+            other._followed = source
+        return other
+
     def concept_curvature(self, fisher: Fisher) -> EKFAC:
-        """EK-FAC of J_C at the model."""
+        """EK-FAC of J_C at the model: fitted on first use, or taken over from the model before the last edit.
+
+        It is taken over while :attr:`staleness` stays below a limit: |A − B|/|B| between the curvatures of the two
+        models, both on the same small sample and with the same draws, so that only the edits differ.
+        """
         if fisher not in self._concept_curvature:
             started = time.monotonic()
-            loss = ConceptLoss(self.terms.targets, self.terms.weights)
-            self._concept_curvature[fisher] = EKFAC.fit(
-                self.part, self.inputs, loss, l2=self.concept_l2, fisher=fisher, seed=self.model.recipe.seed
-            )
+            self._concept_curvature[fisher] = self._taken_over(fisher) or self._fit(fisher, slice(None))
             self._timed("concept curvature", started)
         return self._concept_curvature[fisher]
+
+    def _fit(self, fisher: Fisher, rows: slice) -> EKFAC:
+        loss = ConceptLoss(self.terms.targets[rows], self.terms.weights[rows])
+        inputs = self.inputs
+        if rows != slice(None):
+            some = range(len(self.train))[rows]
+            inputs = inputs[rows] if isinstance(inputs, Tensor) else inputs.subset(some)
+        return EKFAC.fit(self.part, inputs, loss, l2=self.concept_l2, fisher=fisher, seed=self.model.recipe.seed)
+
+    def _taken_over(self, fisher: Fisher) -> EKFAC | None:
+        previous = self._followed
+        if previous is None or fisher not in previous._concept_curvature:
+            return None
+        some = slice(0, _STALENESS_SAMPLE)
+        drift = previous._fit(fisher, some).drift(self._fit(fisher, some))
+        # Staleness adds up over a chain of edits: each model is compared with the one before it.
+        self.staleness[fisher] = previous.staleness.get(fisher, 0.0) + float(drift["total"])
+        if self.staleness[fisher] > STALENESS_LIMIT:
+            self.staleness[fisher] = 0.0
+            return None
+        return previous._concept_curvature[fisher]
 
     @cached_property
     def read(self) -> Tensor:

@@ -1,0 +1,63 @@
+"""Edits applied on edits: curvature is taken over until it is stale, and many small edits end where one large does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import ecbm
+from ecbm.edit import kept
+
+
+def flips(data: ecbm.Dataset, rows: range, concept: int = 0) -> ecbm.Edit:
+    train = data.split("train")
+    name = data.concept_names[concept]
+    return ecbm.Edit(correct_concepts=[(train.ids[r], name, 1 - float(train.concepts[r, concept])) for r in rows])
+
+
+@pytest.fixture(scope="module")
+def data() -> ecbm.Dataset:
+    return ecbm.datasets.breast_cancer()
+
+
+@pytest.fixture(scope="module")
+def deep(data: ecbm.Dataset) -> ecbm.ConceptBottleneck:
+    return ecbm.train(data, ecbm.Recipe(backbone="mlp", hidden=(16,), epochs=4))
+
+
+def test_ten_exact_rounds_end_where_one_edit_does(data):
+    model = ecbm.train(data, ecbm.Recipe(backbone="linear"))
+    editor = ecbm.Editor(model, data)
+    whole = [flips(data, range(4 * r, 4 * r + 4)) for r in range(10)]
+    at_once = editor.apply(whole, "exact")
+    for edit in whole:
+        editor = editor.follow(editor.apply(edit, "exact"))
+    assert editor.data == at_once.data
+    difference = editor.model.concept_head.weight - at_once.model.concept_head.weight
+    assert float(difference.detach().abs().max()) < 1e-9
+
+
+def test_curvature_is_taken_over_after_a_small_edit_and_its_staleness_is_reported(data, deep):
+    editor = ecbm.Editor(deep, data)
+    first = editor.apply(flips(data, range(1)), "ekfac", damping=10.0)
+    following = editor.follow(first)
+    second = following.apply(flips(first.data, range(1, 2)), "ekfac", damping=10.0)
+    staleness = second.report["settings"]["curvature_staleness"]["true"]
+    assert 0 < staleness < kept.STALENESS_LIMIT
+    assert following.kept.concept_curvature("true") is editor.kept.concept_curvature("true")
+
+
+def test_curvature_is_fitted_again_once_it_is_stale(data, deep, monkeypatch):
+    monkeypatch.setattr(kept, "STALENESS_LIMIT", 0.0)
+    editor = ecbm.Editor(deep, data)
+    following = editor.follow(editor.apply(flips(data, range(1)), "ekfac", damping=10.0))
+    assert following.kept.concept_curvature("true") is not editor.kept.concept_curvature("true")
+
+
+def test_another_set_of_concepts_never_takes_over_curvature(data, deep):
+    editor = ecbm.Editor(deep, data)
+    editor.kept.concept_curvature("true")
+    result = editor.apply(ecbm.Edit(remove_concepts=[data.concept_names[0]]), "exact")
+    fresh = editor.follow(result).kept.concept_curvature("true")
+    assert fresh is not editor.kept.concept_curvature("true")
+    assert torch.isfinite(torch.tensor(list(fresh.mean_eigenvalues().values()))).all()
