@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from workspace_kit import OPERATIONS, copy, state_of
+
 from ecbm.keep import durable
 from ecbm.keep.checking import check_workspace
-from workspace_kit import OPERATIONS, copy, state_of
 
 MODES = ("fail", "full", "kill")
 
@@ -117,7 +118,9 @@ def points(cases: Iterable[Case], modes: Iterable[str], every: int = 1) -> Itera
             yield from ((case, at, mode) for at in range(1, case.steps + 1, every))
 
 
-def run_faults(folder: Path, names: Iterable[str], modes: Iterable[str], every: int = 1) -> tuple[Counter, list[str]]:
+def run_faults(
+    folder: Path, names: Iterable[str], modes: Iterable[str], every: int = 1
+) -> tuple[Counter, list[str]]:
     """Attack operations; returns how many points were tried of each, and what failed."""
     tried: Counter[str] = Counter()
     failures = []

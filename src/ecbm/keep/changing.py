@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import uuid
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,10 @@ def create_workspace(
             if target.is_dir():
                 target.rmdir()  # empty, as checked above
             os.rename(draft, target)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(draft, ignore_errors=True)
+            if isinstance(error, sqlite3.Error):
+                raise database.sqlite_failure(folder, error) from None
             raise
     durable.flush_folder(target.parent)
     return Workspace(folder)

@@ -33,6 +33,8 @@ __all__ = [
 FORMAT = "1"
 NAME = "records.sqlite"
 _SEAL, _CHANGING = "seal", "changing"
+# How long SQLite waits for others before it gives up.
+_BUSY_MILLISECONDS = 20_000
 
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -75,7 +77,7 @@ def changing_mark(folder: Path) -> Path:
 
 def _settle(connection: sqlite3.Connection) -> sqlite3.Connection:
     for pragma in (
-        "busy_timeout = 20000",
+        f"busy_timeout = {_BUSY_MILLISECONDS}",
         "synchronous = FULL",
         # Deleted rows are overwritten with zeros, so that an erasure leaves nothing in free pages.
         "secure_delete = ON",
@@ -90,7 +92,7 @@ def _settle(connection: sqlite3.Connection) -> sqlite3.Connection:
 def connect(folder: Path) -> sqlite3.Connection:
     """A connection that may write; transactions are begun by hand."""
     path = folder / NAME
-    return _settle(sqlite3.connect(path, isolation_level=None, timeout=20))
+    return _settle(sqlite3.connect(path, isolation_level=None))
 
 
 def create(folder: Path) -> sqlite3.Connection:
