@@ -216,7 +216,18 @@ def test_bad_arguments_of_an_editor_are_refused(trained: ecbm.ConceptBottleneck)
         editor.apply("remove everything")  # type: ignore[arg-type]
     with pytest.raises(ecbm.InputError, match="expected an Edit"):
         editor.apply([edit, 3])  # type: ignore[list-item]
-    for options in ({"fisher": "wrong"}, {"gradient": "half"}, {"damping": -1.0}, {"budget": 0.0}):
+    with pytest.raises(ecbm.InputError, match="expected a model and the dataset"):
+        ecbm.Editor(DATA, trained)  # type: ignore[arg-type]
+    wrong = (
+        {"fisher": "wrong"},
+        {"gradient": "half"},
+        {"damping": -1.0},
+        {"damping": math.inf},
+        {"damping": "much"},
+        {"budget": 0.0},
+        {"budget": "some"},
+    )
+    for options in wrong:
         with pytest.raises(ecbm.InputError):
             editor.apply(edit, "ekfac", **options)  # type: ignore[arg-type]
 

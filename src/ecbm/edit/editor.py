@@ -62,6 +62,7 @@ class Editor:
     """
 
     def __init__(self, model: ConceptBottleneck, data: Dataset) -> None:
+        _check_kinds(model, data)
         if model.provenance.data_fingerprint and model.provenance.data_fingerprint != data.fingerprint:
             raise InputError(
                 "the model was trained on other data (fingerprints differ); pass the dataset it was trained on, or "
@@ -107,7 +108,7 @@ class Editor:
         """
         if method not in METHODS:
             raise unknown_name("method", method, METHODS)
-        if not budget > 0:
+        if not isinstance(budget, int | float) or not budget > 0:
             raise InputError(f"budget must be positive (a share below 1, or seconds), got {budget!r}")
         options = InfluenceOptions(fisher, damping, relative, gradient)
         started = time.monotonic()
@@ -282,6 +283,12 @@ class Editor:
             )
         out["residual"] = {"concept_head": float(gradient.norm()), "label_head": float(label_gradient.norm())}
         return out
+
+
+def _check_kinds(model: Any, data: Any) -> None:
+    if not isinstance(model, ConceptBottleneck) or not isinstance(data, Dataset):
+        given = f"{type(model).__name__} and {type(data).__name__}"
+        raise InputError(f"Editor: expected a model and the dataset it was trained on, got {given}")
 
 
 def _edits(given: Any) -> list[Edit]:

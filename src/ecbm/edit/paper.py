@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from typing import Any
 
 import torch
@@ -59,8 +60,10 @@ class InfluenceOptions:
         ):
             if value not in allowed:
                 raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        if self.damping is not None and not self.damping >= 0:
-            raise InputError(f"damping must not be negative, got {self.damping!r}")
+        if self.damping is not None:
+            number = isinstance(self.damping, int | float) and not isinstance(self.damping, bool)
+            if not number or not math.isfinite(self.damping) or self.damping < 0:
+                raise InputError(f"damping must be a finite number of at least 0, got {self.damping!r}")
 
 
 def widen(situation: Situation, kept: Kept) -> tuple[ConceptPart, Widened, Inputs | Tensor, Tensor, Tensor]:
