@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test torture lint bench clean
 
 .venv/base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -28,6 +28,10 @@ demo: .venv/base
 
 test: .venv/test
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+# Attacks the workspace in full (about half an hour); TORTURE=--quick takes a tenth, the test suite less still.
+torture: .venv/test
+	@OMP_NUM_THREADS=1 PYTHONPATH=tests:tests/keep $(BIN)/python tests/keep/torture.py $(TORTURE)
 
 lint: .venv/lint
 	@$(BIN)/ruff check .

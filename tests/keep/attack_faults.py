@@ -1,4 +1,4 @@
-"""Fault injection: at every durable step an operation fails, the disk is full from there on, or the process dies."""
+"""Fault injection: at a durable step it fails, the disk is full from there on, or the process dies."""
 
 from __future__ import annotations
 

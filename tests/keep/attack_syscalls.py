@@ -1,7 +1,7 @@
 """Fault injection below Python: every write, fsync, rename, truncation and removal, SQLite's own among them.
 
-Run as a program, it builds ``fault_shim.c``, starts itself again behind it, and prints a JSON object. Needs Linux and
-a C compiler.
+Run as a program, it builds ``fault_shim.c``, starts itself again behind it, and prints a JSON object. Needs Linux
+and a C compiler.
 """
 
 from __future__ import annotations
