@@ -10,7 +10,7 @@ from torch import Tensor
 from ecbm.edit.situation import Situation
 from ecbm.errors import EcbmError
 from ecbm.train import stages
-from ecbm.train.convex import FeatureBasis, solve_concept_head, solve_label_head, with_ones
+from ecbm.train.convex import FeatureBasis, concept_objective, solve_concept_head, solve_label_head, with_ones
 from ecbm.train.joint import solve_joint_heads
 from ecbm.train.model import ConceptBottleneck, linear_from
 from ecbm.train.terms import ConceptTerms
@@ -70,6 +70,15 @@ def _concepts(
     return parameters, solved.newton_steps
 
 
+def _to_solve(start: Tensor, design: Tensor, situation: Situation, l2: float, solved: float) -> Tensor:
+    """Concepts whose terms changed, and those that an earlier influence step left off their optimum."""
+    terms = situation.terms_after
+    gradient = concept_objective(design, terms.targets.double(), terms.weights.double(), start, l2)[1]
+    moving = gradient.norm(dim=1) > solved
+    moving[situation.touched_columns()] = True
+    return moving.nonzero().flatten()
+
+
 def solve_heads(
     carried: ConceptBottleneck,
     situation: Situation,
@@ -98,9 +107,12 @@ def solve_heads(
     if recipe.regime == "joint":
         parameters, steps = _jointly(carried, situation, design)
     else:
-        every = torch.arange(terms.targets.shape[1])
-        touched = every if features_moved else situation.touched_columns()
-        parameters, steps = _concepts(rows_of(carried.concept_head), design, terms, alpha, touched, basis, leading)
+        start = rows_of(carried.concept_head)
+        if features_moved:
+            touched = torch.arange(terms.targets.shape[1])
+        else:
+            touched = _to_solve(start, design, situation, alpha, recipe.head_tolerance)
+        parameters, steps = _concepts(start, design, terms, alpha, touched, basis, leading)
     logits = design @ parameters.T
     low, high = stages.logit_range(logits, situation.after.concepts)
     model = _with(carried, parameters, None, low, high)
