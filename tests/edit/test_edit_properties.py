@@ -269,3 +269,18 @@ def test_a_custom_backbone_with_dropout_edits_in_evaluation_mode() -> None:
         if method != "auto":
             assert first.fingerprint == second.fingerprint
         assert not first.training
+
+
+@pytest.mark.parametrize("method", ["ekfac", "hessian"])
+@pytest.mark.parametrize("which", ["editor", "deep"])
+def test_exact_is_exact_after_an_influence_step(which: str, method: str, request: pytest.FixtureRequest) -> None:
+    """The step leaves every concept off its optimum; the next exact edit must not trust the untouched ones."""
+    one: ecbm.Editor = request.getfixturevalue(which)
+    rough = one.apply(ecbm.Edit(remove_samples=spare(DATA, 3)), method)
+    result = one.follow(rough).apply(
+        ecbm.Edit(correct_concepts=[(i, "round", 0.5) for i in DATA.ids[-20:-19]]), "exact"
+    )
+    assert result.report["certificate"]["class_predictions_that_could_differ"] == 0
+    assert result.report["residual"]["concept_head"] < 1e-9
+    if which == "editor":
+        assert relative_gap(result.model, ecbm.train(result.data, one.model.recipe)) < 1e-6
