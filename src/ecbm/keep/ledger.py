@@ -84,6 +84,7 @@ def details_of(
 ) -> dict[int, list[Detail]]:
     """The details that are left of some entries, at most ``most`` of each."""
     found: dict[int, list[Detail]] = {}
+    # One query an entry: each is a short walk along the primary key, and ``most`` bounds it.
     chosen = f" AND part IN ({', '.join('?' * len(parts))})" if parts else ""
     for sequence in sequences:
         rows = connection.execute(

@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 def log(
     workspace: WorkspaceArgument,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many; 0 for all.")] = 1000,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, help="How many; 0 for all. Default: 50, with --json 1000.")
+    ] = None,
     before: Annotated[int | None, typer.Option(help="Only versions before this one.", show_default=False)] = None,
     operations: Annotated[
         bool, typer.Option("--operations", help="Every ledger entry, undo and redo too.")
@@ -38,7 +40,7 @@ def log(
     from ecbm.keep.workspace import Workspace
 
     opened = Workspace(workspace)
-    most = limit or None
+    most = (1000 if as_json else 50) if limit is None else limit or None
     if operations:
         _log_operations(opened.entries(most), as_json)
         return
@@ -49,19 +51,22 @@ def log(
         more = bool(versions) and last > 0
         print_json({"versions": described, "current": opened.head, **({"next": last} if more else {})})
         return
+    _print_log(described, opened.head)
+    if versions and versions[-1].version > 0:
+        say(f"… {versions[-1].version} earlier: ecbm log {workspace} --before {versions[-1].version}")
+
+
+def _print_log(described: list[dict[str, Any]], head: int) -> None:
     from ecbm.keep.words import summary_words
 
-    console, head = Console(), opened.head
+    # Plain lines, coloured on a terminal: Rich takes seconds for a thousand versions.
     for item in described:
-        mark = " [bold green](current)[/]" if item["version"] == head else ""
-        gone = "" if item["kept"] else " [dim](arrays destroyed by an erasure)[/]"
-        console.print(f"[yellow]version {item['version']}[/]{mark}{gone}")
-        say(f"Author: {item['author'] or '(erased)'}")
-        say(f"Date:   {item['time']}")
-        say(f"\n    {summary_words(item['summary'])}")
-        if item["reason"]:
-            say(f"    {item['reason']}")
-        console.print()
+        title = typer.style(f"version {item['version']}", fg="yellow")
+        mark = typer.style(" (current)", fg="green", bold=True) if item["version"] == head else ""
+        gone = "" if item["kept"] else typer.style(" (arrays destroyed by an erasure)", dim=True)
+        lines = [title + mark + gone, f"Author: {item['author'] or '(erased)'}", f"Date:   {item['time']}", ""]
+        lines += [f"    {text}" for text in (summary_words(item["summary"]), item["reason"]) if text]
+        typer.echo("\n".join([*lines, ""]))
 
 
 def _log_operations(entries: list[dict[str, Any]], as_json: bool) -> None:
