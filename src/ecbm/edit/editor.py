@@ -17,7 +17,7 @@ from ecbm.edit.frozen import solve_frozen
 from ecbm.edit.heads import label_design, solve_heads
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import InfluenceOptions, edited_design, influence_edit
-from ecbm.edit.report import drift_between, edited_objectives, head_gradient, refitted_statistics
+from ecbm.edit.report import drift_between, edited_objectives, head_gradient, json_ready, refitted_statistics
 from ecbm.edit.situation import Situation, carry, situation_of
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
@@ -241,7 +241,8 @@ class Editor:
             )
         seconds["report"] = time.monotonic() - mark
         report["seconds"] = seconds
-        return report
+        plain: dict[str, Any] = json_ready(report)
+        return plain
 
     def _design_for(self, model: ConceptBottleneck, situation: Situation, reuse: bool) -> Tensor:
         if reuse:

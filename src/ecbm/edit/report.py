@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,7 +13,16 @@ from ecbm.train.convex import concept_objective, label_objective, with_ones
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.stages import label_inputs
 
-__all__ = ["drift_between", "edited_objectives", "refitted_statistics"]
+__all__ = ["drift_between", "edited_objectives", "json_ready", "refitted_statistics"]
+
+
+def json_ready(value: Any) -> Any:
+    """The same with ``None`` for numbers that JSON does not have: an unguarded step may end beyond all numbers."""
+    if isinstance(value, dict):
+        return {key: json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def edited_objectives(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> dict[str, float]:
