@@ -74,7 +74,7 @@ def _to_solve(start: Tensor, design: Tensor, situation: Situation, l2: float, so
     """Concepts whose terms changed, and those that an earlier influence step left off their optimum."""
     terms = situation.terms_after
     gradient = concept_objective(design, terms.targets.double(), terms.weights.double(), start, l2)[1]
-    moving = gradient.norm(dim=1) > solved
+    moving: Tensor = gradient.norm(dim=1) > solved
     moving[situation.touched_columns()] = True
     return moving.nonzero().flatten()
 
