@@ -1,4 +1,4 @@
-"""Edits applied on edits: curvature is taken over until it is stale, and many small edits end where one large does."""
+"""Edits applied on edits: curvature is taken over until stale, and many small edits end where one large does."""
 
 from __future__ import annotations
 

@@ -168,10 +168,12 @@ class Kept:
         """What is kept for the model after an edit; curvature is taken over as long as it is not stale."""
         other = Kept(model, data)
         source = self if self._concept_curvature else self._followed
-        shapes = [(n, p.shape) for n, p in other.part.named_parameters()]
-        if source is not None and shapes == [(n, p.shape) for n, p in source.part.named_parameters()]:
+        if source is not None and source._parameters_by_name() == other._parameters_by_name():
             other._followed = source
         return other
+
+    def _parameters_by_name(self) -> tuple[tuple[str, ...], list[tuple[str, torch.Size]]]:
+        return self.model.concept_names, [(name, p.shape) for name, p in self.part.named_parameters()]
 
     def concept_curvature(self, fisher: Fisher) -> EKFAC:
         """EK-FAC of J_C at the model: fitted on first use, or taken over from the model before the last edit.
