@@ -15,7 +15,7 @@ from ecbm.train.joint import solve_joint_heads
 from ecbm.train.model import ConceptBottleneck, linear_from
 from ecbm.train.terms import ConceptTerms
 
-__all__ = ["EXACT_TOLERANCE", "SolvedHeads", "label_design", "rows_of", "solve_heads"]
+__all__ = ["EXACT_TOLERANCE", "SolvedHeads", "label_design", "rows_of", "solve_heads", "solve_label", "with_heads"]
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
 # α, and that error is divided by β once more. Newton gets there in one more step.
@@ -103,7 +103,7 @@ def solve_heads(
         True if the features are not those the heads were solved on: then every concept is touched.
     """
     recipe, terms = carried.recipe, situation.terms_after
-    alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
+    alpha = recipe.concept_regularisation
     if recipe.regime == "joint":
         parameters, steps = _jointly(carried, situation, design)
     else:
@@ -115,23 +115,32 @@ def solve_heads(
         parameters, steps = _concepts(start, design, terms, alpha, touched, basis, leading)
     logits = design @ parameters.T
     low, high = stages.logit_range(logits, situation.after.concepts)
-    model = _with(carried, parameters, None, low, high)
+    model = with_heads(carried, parameters, None, low, high)
+    return solve_label(model, situation, logits, inverses, steps)
+
+
+def solve_label(
+    model: ConceptBottleneck, situation: Situation, logits: Tensor, inverses: Tensor | None, steps: int
+) -> SolvedHeads:
+    """Solve the label head of ``model`` on the edited training samples' concept logits, from where it is.
+
+    ``steps`` is what the concept head took; ``inverses`` are kept ones (:func:`~ecbm.train.convex.invert_blocks`).
+    """
     read = label_design(model, situation, logits)
-    weights = torch.ones(len(read), dtype=torch.float64)
     solved = solve_label_head(
         read,
         situation.after.labels,
-        weights,
-        len(carried.class_names),
-        beta,
+        torch.ones(len(read), dtype=torch.float64),
+        len(model.class_names),
+        model.recipe.label_regularisation,
         tolerance=_LABEL_TOLERANCE,
         accept=_ACCEPTABLE,
-        start=rows_of(carried.label_head),
+        start=rows_of(model.label_head),
         inverses=inverses,
     )
     if not torch.isfinite(solved.parameters).all():
         raise EcbmError("the label head did not converge on the edited data")
-    final = _with(model, parameters, solved.parameters, low, high)
+    final = with_heads(model, rows_of(model.concept_head), solved.parameters, model.low, model.high)
     return SolvedHeads(final, steps + solved.newton_steps)
 
 
@@ -148,9 +157,10 @@ def _jointly(carried: ConceptBottleneck, situation: Situation, design: Tensor) -
     return solved.concept, solved.iterations
 
 
-def _with(
+def with_heads(
     model: ConceptBottleneck, concept: Tensor, label: Tensor | None, low: Tensor, high: Tensor
 ) -> ConceptBottleneck:
+    """The model with other heads (``label`` ``None`` keeps its own) and other intervention logits."""
     return ConceptBottleneck(
         model.backbone,
         linear_from(concept),

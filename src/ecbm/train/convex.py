@@ -50,7 +50,7 @@ WIDEST_CLASS_BLOCK = 400
 CLASS_BLOCK_BYTES = 2**30
 _FELT = 1e-3
 _MANY_PRODUCTS = 30
-_SATURATED = 30.0
+_ALIKE = 30.0
 _MOST_LEADING = 256
 _MANY_PRODUCTS_GIVEN = 80
 
@@ -180,9 +180,21 @@ class _ConceptProblem:
             return self.weights, self.targets
         return self.weights[:, rows], self.targets[:, rows]
 
+    def _values(self, parameters: Tensor, logits: Tensor) -> Tensor:
+        losses = self.weights * (functional.softplus(logits) - self.targets * logits)
+        return losses.sum(0) + 0.5 * self.l2 * parameters.square().sum(1)
+
     def value(self, at: NewtonResult) -> float:
-        losses = self.weights * (functional.softplus(at.logits) - self.targets * at.logits)
-        return float(losses.sum() + 0.5 * self.l2 * at.parameters.square().sum())
+        return float(self._values(at.parameters, at.logits).sum())
+
+    def better_start(self, start: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of ``start`` and their logits, or zeros where those are better.
+
+        A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
+        """
+        logits = self.design @ start.T
+        better = self._values(start, logits) < math.log(2) * self.weights.sum(0)
+        return torch.where(better[:, None], start, 0.0), torch.where(better, logits, 0.0)
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
         weights, targets = self._part(rows)
@@ -230,7 +242,7 @@ class _LabelProblem:
         self.design, self.design32, self.l2 = design, design.float(), l2
         self.weights = weights.double()[:, None] / len(design)
         self.equal = float(self.weights[0, 0]) if bool((weights == weights[0]).all()) else None
-        self.truth = functional.one_hot(labels, classes).double()
+        self.labels, self.all = labels, torch.arange(len(labels))
         width = design.shape[1]
         self.small = width <= WIDEST_CLASS_BLOCK and 4 * classes * width * width <= CLASS_BLOCK_BYTES
         self.inverses = inverses
@@ -239,17 +251,26 @@ class _LabelProblem:
         self._basis: FeatureBasis | None = None
 
     def value(self, at: NewtonResult) -> float:
-        losses = torch.logsumexp(at.logits, 1) - (self.truth * at.logits).sum(1)
-        return float((self.weights[:, 0] * losses).sum() + 0.5 * self.l2 * at.parameters.square().sum())
+        return self.value_at(at.parameters, at.logits)
+
+    def value_at(self, parameters: Tensor, logits: Tensor) -> float:
+        losses = functional.cross_entropy(logits, self.labels, reduction="none")
+        return float((self.weights[:, 0] * losses).sum() + 0.5 * self.l2 * parameters.square().sum())
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
-        residual = self.weights * (torch.softmax(logits, 1) - self.truth)
-        return residual.T @ self.design + self.l2 * parameters
+        residual = torch.softmax(logits, 1)
+        residual[self.all, self.labels] -= 1
+        if self.equal is None:
+            return residual.mul_(self.weights).T @ self.design + self.l2 * parameters
+        return (residual.T @ self.design).mul_(self.equal).add_(parameters, alpha=self.l2)
 
     def slopes(self, logits: Tensor, change: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         p = torch.softmax(logits, 1)
-        centred = change - (p * change).sum(1, keepdim=True)
-        return (self.weights * change * (p - self.truth)).sum(0), (self.weights * p * centred * change).sum(0)
+        expected = p * change
+        mean = expected.sum(1, keepdim=True)
+        second = (self.weights * (change - mean) * expected).sum(0)
+        expected[self.all, self.labels] -= change[self.all, self.labels]
+        return (self.weights * expected).sum(0), second
 
     def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
         p, weights = torch.softmax(logits.to(dtype), 1), self.weights.to(dtype)
@@ -269,26 +290,34 @@ class _LabelProblem:
 
         if self.inverses is not None:
             inverses = self.inverses
-            return multiply, self._apart(
-                lambda vector: (inverses @ vector.float()[:, :, None])[:, :, 0].to(vector.dtype)
-            )
+            sizes = inverses.diagonal(dim1=1, dim2=2).mean(1)
+
+            def by_blocks(vector: Tensor) -> Tensor:
+                return (inverses @ vector.float()[:, :, None])[:, :, 0].to(vector.dtype)
+
+            return multiply, _apart(by_blocks, sizes, dtype)
         self._basis = self._basis or FeatureBasis.of(self.design)
         basis, diagonal = self._basis, self._basis.diagonal(weights * p * (1 - p), self.l2)
-        return multiply, self._apart(lambda vector: basis.precondition(diagonal, vector))
+        sizes = (1 / diagonal).mean(1)
+        return multiply, _apart(lambda vector: basis.precondition(diagonal, vector), sizes, dtype)
 
-    def _apart(self, precondition: Callable[[Tensor], Tensor]) -> Product:
-        """The preconditioner with its answer for what all classes share replaced by the exact one.
 
-        Moving every class alike changes no probability, so there the Hessian is l2 alone and blocks of single
-        classes, which cannot know, are off by their whole curvature: the directions that slow conjugate gradients.
-        """
+def _apart(precondition: Callable[[Tensor], Tensor], sizes: Tensor, dtype: torch.dtype) -> Product:
+    """A preconditioner by class, kept to directions in which the classes differ.
 
-        def apply(vector: Tensor, active: Tensor) -> Tensor:
-            shared = vector.mean(0)
-            own = precondition(vector - shared)
-            return own.sub_(own.mean(0)).add_(shared, alpha=1 / self.l2)
+    Moving every class alike changes no probability, so there the Hessian is l2 alone and Newton knows its step.
+    Blocks of single classes cannot know: these are the directions that slow conjugate gradients most. Where the
+    blocks' ``sizes`` are too different, taking the mean off would carry one class's long step into a stiff one; and
+    systems that float32 could not solve are such, so in float64 the blocks stand as they are.
+    """
+    if dtype == torch.float64 or float(sizes.max()) > _ALIKE * float(sizes.min()):
+        return lambda vector, active: precondition(vector)
 
-        return apply
+    def apply(vector: Tensor, active: Tensor) -> Tensor:
+        own = precondition(vector - vector.mean(0))
+        return own.sub_(own.mean(0))
+
+    return apply
 
 
 def class_blocks(design: Tensor, probabilities: Tensor, weights: Tensor) -> Tensor:
@@ -330,16 +359,6 @@ def _finish(what: str, result: NewtonResult, objective: float, tolerance: float)
     return ConvexSolution(result.parameters, norm, objective, result.steps, result.products)
 
 
-def _sane_start(design: Tensor, targets: Tensor, weights: Tensor, start: Tensor, l2: float) -> Tensor:
-    """Rows of ``start``, or zeros where those are better: where every sigmoid is saturated, Newton crawls."""
-    sampled = design[:: max(1, len(design) // 256)]
-    if float((sampled @ start.T).abs().max()) < _SATURATED:
-        return start
-    zero = torch.zeros_like(start)
-    at_start, at_zero = (concept_objective(design, targets, weights, at, l2)[0] for at in (start, zero))
-    return torch.where((at_start < at_zero)[:, None], start, zero)
-
-
 def solve_concept_head(
     design: Tensor,
     targets: Tensor,
@@ -374,14 +393,10 @@ def solve_concept_head(
         Kept :meth:`FeatureBasis.leading_inverses`, one a concept, for a start that is close.
     """
     problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading)
-    first = design.new_zeros(targets.shape[1], design.shape[1])
+    first, logits = design.new_zeros(targets.shape[1], design.shape[1]), None
     if start is not None:
-        # A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
-        at_start, at_zero = (
-            concept_objective(design, targets, weights, at, l2)[0] for at in (start.double(), first)
-        )
-        first = torch.where((at_start < at_zero)[:, None], start.double(), first)
-    result = minimise(problem, design, first, tolerance)
+        first, logits = problem.better_start(start.double())
+    result = minimise(problem, design, first, tolerance, logits)
     return _finish("concept head", result, problem.value(result), accept or tolerance)
 
 
@@ -404,8 +419,12 @@ def solve_label_head(
     """
     problem = _LabelProblem(design, labels, weights, classes, l2, inverses)
     first = design.new_zeros(classes, design.shape[1])
+    logits = None
     if start is not None:
-        at_start, at_zero = (label_objective(design, labels, weights, at, l2)[0] for at in (start.double(), first))
-        first = start.double() if at_start < at_zero else first
-    result = minimise(problem, design, first, tolerance)
+        # What all classes share is 0 at the optimum and moves no probability.
+        centred = start.double() - start.double().mean(0)
+        logits = design @ centred.T
+        better = problem.value_at(centred, logits) < math.log(classes) * float(problem.weights.sum())
+        first, logits = (centred, logits) if better else (first, None)
+    result = minimise(problem, design, first, tolerance, logits)
     return _finish("label head", result, problem.value(result), accept or tolerance)

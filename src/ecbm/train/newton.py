@@ -19,6 +19,7 @@ __all__ = ["NewtonResult", "Problem", "minimise"]
 _MAX_NEWTON = 200
 _MAX_CG = 300
 _MAX_LINE = 20
+_WORTH_LEAVING = 0.75
 _UNIT_STEP_BELOW = 1e-2
 
 Product = Callable[[Tensor, Tensor], Tensor]
@@ -26,7 +27,10 @@ Product = Callable[[Tensor, Tensor], Tensor]
 
 
 class Problem(Protocol):
-    """A convex objective (1/n) Σ_i loss(X Wᵀ) + (l2/2)|W|² over the rows of W."""
+    """A convex objective (1/n) Σ_i loss(X Wᵀ) + (l2/2)|W|² over the rows of W.
+
+    Rows that belong ``together`` are those of a softmax: moving all of them alike changes no loss.
+    """
 
     together: bool
     l2: float
@@ -73,6 +77,7 @@ def conjugate_gradients(
 
     solution = torch.zeros_like(target)
     active = torch.arange(len(target))
+    going = torch.ones(len(target), dtype=torch.bool)
     residual = target.clone()
     direction = precondition(residual, active)
     rho = dot(residual, direction)
@@ -83,19 +88,24 @@ def conjugate_gradients(
         count += 1
         step = rho / dot(direction, image)
         sound = (step > 0) & step.isfinite()
-        if not bool(sound.all()):
-            reached = False
-            step = torch.where(sound, step, 0.0)
-        solution[active] += step[:, None] * direction
-        residual = residual - step[:, None] * image
-        going = sound & (dot(residual, residual).sqrt() > limit[active])
-        if not bool(going.any()):
+        reached = reached and bool((sound | ~going).all())
+        step = torch.where(sound & going, step, 0.0)
+        if len(active) == len(target):
+            solution.addcmul_(step[:, None], direction)
+        else:
+            solution[active] += step[:, None] * direction
+        residual = residual.addcmul_(step[:, None], image, value=-1.0)
+        going &= sound & (dot(residual, residual).sqrt() > limit[active])
+        left = int(going.sum())
+        if left == 0:
             break
-        if not bool(going.all()):
+        # What belongs to a row is large: it is copied when enough rows have left, not for each of them.
+        if left < _WORTH_LEAVING * len(active):
             active, residual, direction, rho = active[going], residual[going], direction[going], rho[going]
+            going = going[going]
         preconditioned = precondition(residual, active)
         following = dot(residual, preconditioned)
-        direction = preconditioned + (following / rho)[:, None] * direction
+        direction = preconditioned.addcmul_(torch.where(going, following / rho, 0.0)[:, None], direction)
         rho = following
     return solution, count, reached
 
@@ -134,8 +144,12 @@ def _step_lengths(
     return length
 
 
-def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) -> NewtonResult:
+def minimise(
+    problem: Problem, design: Tensor, start: Tensor, tolerance: float, logits: Tensor | None = None
+) -> NewtonResult:
     """Minimise from ``start`` until the Frobenius norm of the whole gradient is at most ``tolerance``.
+
+    ``logits`` are those of ``start``, where they are at hand.
 
     Gradients are float64 and Hessian products float32, so the outer loop is also iterative refinement: it reaches
     the rounding floor of float64. It stops there, whatever the tolerance. Where a system is too ill-conditioned for
@@ -145,7 +159,7 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
     every = torch.arange(len(parameters))
     # Independent rows may each use an equal share of the squared tolerance.
     share = tolerance if problem.together else 0.5 * tolerance / math.sqrt(max(len(parameters), 1))
-    logits = design @ parameters.T
+    logits = design @ parameters.T if logits is None else logits
     gradient = problem.gradient(logits, parameters, every)
     steps = products = 0
     best = float(gradient.norm())
@@ -169,6 +183,10 @@ def minimise(problem: Problem, design: Tensor, start: Tensor, tolerance: float) 
             dtype = torch.float64
             continue
         move = -direction.double() * norms[:, None]
+        if problem.together:
+            # What the rows share is felt by the L2 alone, so its step is known exactly.
+            shared = gradient.mean(0).div_(problem.l2)
+            move -= move.mean(0).add_(shared)
         if float(norms.max()) < _UNIT_STEP_BELOW:
             # Here Newton's own length is right; and logits are recomputed, not updated, or rounding would add up.
             parameters[rows] += move

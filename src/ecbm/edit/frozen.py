@@ -1,0 +1,146 @@
+"""Exact edits of a model on frozen features, from what is kept about its solved heads.
+
+The linear backbone is a standardisation, so after an edit everything but the heads is known up to an affine map:
+features of samples that stay, logits, residuals and preconditioners are those before the edit. Only concepts whose
+terms changed are solved (:mod:`ecbm.train.warm`), then the label head from where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ecbm.edit.heads import EXACT_TOLERANCE, SolvedHeads, rows_of, solve_label, with_heads
+from ecbm.edit.situation import Situation, carry, restandardised
+from ecbm.train import stages
+from ecbm.train.backbones import Standardise
+from ecbm.train.warm import Coordinates, KeptDesign, Preconditioner, solve_moved_concepts
+
+if TYPE_CHECKING:
+    from ecbm.edit.kept import Kept
+
+__all__ = ["FrozenState", "solve_frozen"]
+
+# A head whose kept gradient is above this is not solved (an influence step made it): every exact edit solves it.
+_SOLVED = 1e-11
+
+
+class FrozenState:
+    """The solved concept heads of a model on its training features; concepts are rows."""
+
+    def __init__(self, kept: Kept) -> None:
+        model, design = kept.model, kept.design
+        self.exact, self.single = design, design.float()
+        self.parameters = rows_of(model.concept_head)
+        self.logits = self.parameters @ design.T
+        p = torch.sigmoid(self.logits)
+        self.residuals = (p - kept.terms.targets.T) * kept.terms.weights.T
+        self.sums = self.residuals @ design
+        gradient = self.sums / len(design) + kept.concept_l2 * self.parameters
+        self.unsolved = gradient.norm(dim=1) > _SOLVED
+        curvature = (p * (1 - p) * kept.terms.weights.T / len(design)).T
+        diagonal = kept.basis.diagonal(curvature, kept.concept_l2)
+        self.preconditioner = Preconditioner(kept.basis, diagonal, kept.leading)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Kept rows followed by those of new samples; ``base`` is the place there of every edited training row."""
+
+    design: KeptDesign
+    logits: Tensor
+    residuals: Tensor
+    base: Tensor | None
+    statistics: Standardise | None
+
+    def spread(self, terms: Tensor) -> Tensor:
+        """(n', k) terms of the edited rows as (k, rows); 0 where a sample is gone."""
+        if self.base is None:
+            return terms.T
+        out = terms.new_zeros(terms.shape[1], self.logits.shape[1])
+        out[:, self.base] = terms.T
+        return out
+
+    def gather(self, logits: Tensor) -> Tensor:
+        return logits if self.base is None else logits[:, self.base]
+
+
+def _rows(situation: Situation, state: FrozenState) -> _Rows:
+    old, new = situation.rows
+    backbone = situation.model.backbone
+    assert isinstance(backbone, Standardise)
+    if situation.same_samples and torch.equal(old, new):
+        return _Rows(KeptDesign(state.exact, state.single), state.logits, state.residuals, None, None)
+    n, total = len(state.exact), len(situation.after)
+    base = torch.full((total,), -1, dtype=torch.long)
+    base[new] = old
+    fresh = (base < 0).nonzero().flatten()
+    base[fresh] = n + torch.arange(len(fresh))
+    exact, single, logits, residuals = state.exact, state.single, state.logits, state.residuals
+    if len(fresh):
+        with torch.no_grad():
+            added = backbone(situation.after.inputs.take(fresh))
+        added = torch.cat([added, torch.ones(len(added), 1, dtype=torch.float64)], 1)
+        exact, single = torch.cat([exact, added]), torch.cat([single, added.float()])
+        logits = torch.cat([logits, state.parameters @ added.T], 1)
+        residuals = torch.cat([residuals, residuals.new_zeros(len(residuals), len(added))], 1)
+    if situation.same_samples:
+        return _Rows(KeptDesign(exact, single), logits, residuals, base, None)
+    # Statistics come from the samples that are left and from no others: nothing of a removed one stays in them.
+    moved = restandardised(situation.model, situation.after)
+    assert moved is not None
+    coordinates = Coordinates(moved.ratio, moved.offset)
+    return _Rows(KeptDesign(exact, single, coordinates), logits, residuals, base, moved.statistics)
+
+
+def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
+    """Both heads of the linear backbone on the edited data; ``None`` where they must be solved from the data.
+
+    That is: the joint regime, new concepts, and edits so large that plain Newton steps do not converge.
+    """
+    model, alpha = kept.model, kept.concept_l2
+    old, new = situation.columns
+    width = len(situation.edited.concept_names)
+    if model.recipe.regime == "joint" or len(new) < width:
+        return None
+    state = kept.frozen
+    rows = _rows(situation, state)
+    origin = torch.empty(width, dtype=torch.long)
+    origin[new] = old
+    touched = situation.touched_columns()
+    touched = torch.cat([touched, state.unsolved[origin].nonzero().flatten()]).unique()
+    coordinates = rows.design.coordinates
+    parameters, logits = state.parameters[origin], rows.logits[origin]
+    if coordinates is not None:
+        rescaled = parameters[:, :-1] / coordinates.scale
+        parameters = torch.cat([rescaled, parameters[:, -1:] - (rescaled @ coordinates.shift)[:, None]], 1)
+    steps = 0
+    if len(touched):
+        at, terms = origin[touched], situation.terms_after
+        solved = solve_moved_concepts(
+            rows.design,
+            rows.spread(terms.targets[:, touched]),
+            rows.spread(terms.weights[:, touched]),
+            len(situation.after),
+            alpha,
+            parameters[touched],
+            logits[touched],
+            rows.residuals[at],
+            rows.design.in_new(state.sums[at]),
+            state.preconditioner.of(at),
+            EXACT_TOLERANCE,
+        )
+        if solved is None:
+            return None
+        parameters[touched], logits[touched], steps = solved.parameters, solved.logits, solved.newton_steps
+    carried = carry(situation, refit_statistics=False)
+    if rows.statistics is not None:
+        carried.backbone = rows.statistics
+    read = rows.gather(logits).T
+    low, high = carried.low.clone(), carried.high.clone()
+    low[touched], high[touched] = stages.logit_range(read[:, touched], situation.after.concepts[:, touched])
+    model = with_heads(carried, parameters, None, low, high)
+    return solve_label(model, situation, read, kept.label_inverses_for(situation.columns, width), steps)
