@@ -20,6 +20,7 @@ from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
 from ecbm.keep.models import store_model
 from ecbm.keep.objects import digest_of
+from ecbm.keep.plain import plain
 from ecbm.keep.signature import UNSIGNED, Signature, start_from
 from ecbm.keep.words import counted, done, summary_of
 from ecbm.keep.workspace import Workspace, erased, untrained
@@ -28,7 +29,7 @@ from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
 
-__all__ = ["adopt_model", "create_workspace", "edit_model", "plain", "preview_edit", "shape_of", "train_model"]
+__all__ = ["adopt_model", "create_workspace", "edit_model", "preview_edit", "shape_of", "train_model"]
 
 
 def create_workspace(
@@ -222,14 +223,3 @@ def edit_model(
         details = [*signed, Detail("report", plain(result.report)), *edit_details(edit)]
         version = opened.commit_version(NewVersion("edit", parent, model, data, summary, facts), details)
     return version, result.report
-
-
-def plain(value: Any) -> Any:
-    """A report as JSON can hold it: figures that are not defined become null."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and value - value != 0:
-        return None
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

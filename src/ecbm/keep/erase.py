@@ -16,12 +16,13 @@ from ecbm.edit.editor import Editor
 from ecbm.errors import InputError, unknown_name
 from ecbm.keep import change, database, durable
 from ecbm.keep.change import Change, NewVersion
-from ecbm.keep.changing import plain, shape_of
+from ecbm.keep.changing import shape_of
 from ecbm.keep.datasets import known_ids, rewrite_dataset
 from ecbm.keep.erase_names import digests_in, names, texts_in
 from ecbm.keep.erasing import finish_erasure
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.models import store_model
+from ecbm.keep.plain import plain
 from ecbm.keep.signature import UNSIGNED, Signature, start_from
 from ecbm.keep.words import counted, summary_of
 from ecbm.keep.workspace import Workspace, erased
@@ -74,10 +75,11 @@ def erase_samples(
     signed = signature.details()
     facts = {"data": after.fingerprint}
     if edited is not None:
-        # How the training on the erased samples went is not kept either.
-        edited.provenance = Provenance(after.fingerprint, {})
+        # How the training on the erased samples went is not kept either, only how long it took.
+        took = {name: value for name, value in edited.provenance.training.items() if name.endswith("seconds")}
+        edited.provenance = Provenance(after.fingerprint, took)
         facts["model"] = edited.fingerprint
-    outside = _not_reached(workspace, edited, method if not dropped else "retrain")
+    outside = _not_reached(workspace, edited, report)
     summary = summary_of(report, f"erased {counted(len(wanted), 'sample')}") | {"shape": shape_of(after)}
     with change.begin(workspace.folder, version.version) as opened:
         manifest = rewrite_dataset(version.data, after, opened.objects, opened.put, forget=wanted)
@@ -170,14 +172,15 @@ def _reduced(data: Dataset, left: Dataset, gone: set[str]) -> tuple[Dataset, lis
     return reduced, lost_classes + lost_concepts
 
 
-def _not_reached(workspace: Workspace, model: ConceptBottleneck | None, method: str) -> list[str]:
+def _not_reached(workspace: Workspace, model: ConceptBottleneck | None, report: dict[str, Any]) -> list[str]:
     with database.reading(workspace.folder) as connection:
         sources = connection.execute("SELECT content FROM details WHERE part = 'source'").fetchall()
         exports = connection.execute("SELECT DISTINCT path FROM exports").fetchall()
     inside = workspace.folder.resolve()
     words = [f"the files the data was read from: {json.loads(text)}" for (text,) in sources]
     words += [f"a copy exported to {path}" for (path,) in exports if not Path(path).is_relative_to(inside)]
-    if model is not None and not model.recipe.is_linear and method != "retrain":
+    words += [f"{name}: {why}" for name, why in (report.get("not_covered") or {}).items()]
+    if model is not None and not model.recipe.is_linear and report["method"] != "retrain":
         words.append("what the backbone learnt from the samples: --method retrain trains it anew without them")
     words += [
         "backups, snapshots and other copies of this folder",

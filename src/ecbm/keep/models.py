@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ecbm.keep.ledger import canonical
 from ecbm.keep.objects import ObjectStore
+from ecbm.keep.plain import plain
 from ecbm.keep.saving import config_of, model_from
 from ecbm.train.model import ConceptBottleneck
 
@@ -31,7 +32,9 @@ def store_model(model: ConceptBottleneck, put: Callable[[bytes], str]) -> dict[s
     for name, tensor in sorted(model.state_dict().items()):
         groups.setdefault(_part(name), {})[name] = tensor.detach().cpu().contiguous().clone()
     parts = {part: put(tensor_bytes(tensors)) for part, tensors in groups.items()}
-    return {"config": put(canonical(config_of(model)).encode()), "parts": parts}
+    # With the seconds that training took, which a budget for editing is a share of.
+    config = config_of(model) | {"training": plain(dict(model.provenance.training))}
+    return {"config": put(canonical(config).encode()), "parts": parts}
 
 
 def load_model(manifest: dict[str, Any], store: ObjectStore) -> ConceptBottleneck:

@@ -46,6 +46,7 @@ def summary_of(report: Mapping[str, Any], words: str) -> dict[str, Any]:
         "split": drift.get("split"),
         "class_predictions_changed": drift.get("class_predictions_changed"),
         "concept_predictions_changed": drift.get("concept_predictions_changed"),
+        "heads_only": "no_certificate_for_backbone" in report,
         "class_predictions_that_could_differ": certificate.get("class_predictions_that_could_differ"),
     }
 
@@ -53,7 +54,9 @@ def summary_of(report: Mapping[str, Any], words: str) -> dict[str, Any]:
 def certificate_words(summary: Mapping[str, Any]) -> str:
     """What the certificate says about predictions."""
     bound = summary.get("class_predictions_that_could_differ")
-    return "no certificate" if bound is None else f"certificate: at most {bound} more"
+    if bound is None:
+        return "no certificate"
+    return f"certificate{' (for the heads)' if summary.get('heads_only') else ''}: at most {bound} more"
 
 
 def summary_words(summary: Mapping[str, Any]) -> str:
