@@ -21,6 +21,7 @@ _MAX_CG = 300
 _MAX_LINE = 20
 _WORTH_LEAVING = 0.75
 _UNIT_STEP_BELOW = 1e-2
+_ROUNDING = 1e-11
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """(vectors, which of the rows they are) → vectors."""
@@ -61,6 +62,10 @@ class NewtonResult:
 
 def _reduce(per_row: Tensor, together: bool) -> Tensor:
     return per_row.sum().expand(len(per_row)) if together else per_row
+
+
+def _row_norms(gradient: Tensor, together: bool) -> Tensor:
+    return _reduce(gradient.square().sum(1), together).sqrt()
 
 
 def conjugate_gradients(
@@ -166,7 +171,7 @@ def minimise(
     stalled = idle = 0
     dtype = torch.float32
     while steps < _MAX_NEWTON:
-        norms = _reduce(gradient.square().sum(1), problem.together).sqrt()
+        norms = _row_norms(gradient, problem.together)
         rows = (norms > share).nonzero().flatten()
         if len(rows) == 0 or not math.isfinite(float(norms.max())) or stalled >= 3:
             break
@@ -187,16 +192,20 @@ def minimise(
             # What the rows share is felt by the L2 alone, so its step is known exactly.
             shared = gradient.mean(0).div_(problem.l2)
             move -= move.mean(0).add_(shared)
+        taken = None
         if float(norms.max()) < _UNIT_STEP_BELOW:
-            # Here Newton's own length is right; and logits are recomputed, not updated, or rounding would add up.
-            parameters[rows] += move
-            logits[:, rows] = design @ parameters[rows].T
-        else:
+            # Here Newton's own length is mostly right; and logits are recomputed, not updated, or rounding adds up.
+            trial = parameters[rows] + move
+            trial_logits = design @ trial.T
+            taken = trial, trial_logits, problem.gradient(trial_logits, trial, rows)
+            if bool((_row_norms(taken[2], problem.together) > norms).any()) and float(norms.max()) > _ROUNDING:
+                taken = None
+        if taken is None:
             change = design @ move.T
             length = _step_lengths(problem, logits[:, rows], change, parameters[rows], move, rows)
-            parameters[rows] += length[:, None] * move
-            logits[:, rows] += length * change
-        gradient[rows] = problem.gradient(logits[:, rows], parameters[rows], rows)
+            trial, trial_logits = parameters[rows] + length[:, None] * move, logits[:, rows] + length * change
+            taken = trial, trial_logits, problem.gradient(trial_logits, trial, rows)
+        parameters[rows], logits[:, rows], gradient[rows] = taken
         steps += 1
         reached = float(gradient.norm())
         idle = 0 if reached < 0.9 * best else idle + 1
