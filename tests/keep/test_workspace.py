@@ -267,3 +267,22 @@ def test_history_is_one_chain_of_entries(tmp_path):
     assert kinds == ["export", "undo", "edit", "edit", "train", "init"]
     assert rows(made.folder, "SELECT count(*) FROM ledger") == [(6,)]
     assert state_of(made.folder)[1] == 2
+
+
+def test_curvature_is_kept_for_the_same_version_and_damage_to_it_is_harmless(tmp_path):
+    made = create_workspace(tmp_path / "w", tabular(60, 4))
+    train_model(made, ecbm.Recipe(backbone="mlp", hidden=(6,), epochs=2))
+    edit = ecbm.Edit(correct_concepts=[(made.data().split("train").ids[0], "round", 1)])
+    first = edit_model(made, edit, "ekfac")[1]
+    assert any("concept curvature" in name for name in first["seconds"])
+    reached = made.model()
+    undo(made)
+    second = edit_model(made, edit, "ekfac")[1]
+    assert not any("concept curvature" in name for name in second["seconds"])
+    assert same_bytes(made.model(), reached)
+    undo(made)
+    for path in (made.folder / "cache").rglob("*.safetensors"):
+        path.write_bytes(path.read_bytes()[:-9])
+    edit_model(made, edit, "ekfac")
+    assert same_bytes(made.model(), reached)
+    assert check_workspace(made.folder)["ok"]

@@ -14,6 +14,7 @@ from ecbm.edit.editor import Editor
 from ecbm.errors import InputError
 from ecbm.keep import change, database, durable
 from ecbm.keep.change import Change, NewVersion
+from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
 from ecbm.keep.datasets import store_dataset, store_edited
 from ecbm.keep.edit_record import edit_details
 from ecbm.keep.ledger import Detail, canonical, now
@@ -182,7 +183,9 @@ def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, di
         raise erased(version)
     if version.model is None:
         raise untrained(workspace.folder, version)
-    return Editor(workspace.model(version.version), workspace.data(version.version)), version.version, version.data
+    editor = Editor(workspace.model(version.version), workspace.data(version.version))
+    recall_curvature(workspace.folder, editor)
+    return editor, version.version, version.data
 
 
 def preview_edit(workspace: Workspace, edit: Edit, method: str = "auto", **options: Any) -> dict[str, Any]:
@@ -214,6 +217,7 @@ def edit_model(
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
     result = editor.apply(edit, method, **options)
+    keep_curvature(workspace.folder, editor)
     words = done(str(edit))
     summary = summary_of(result.report, words) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}

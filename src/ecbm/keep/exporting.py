@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
-from ecbm.files import write_json
+from ecbm.files import flush_folder, write_json
 from ecbm.keep import change, database, ledger
 from ecbm.keep.onnx import onnx_bytes, write_onnx
+from ecbm.keep.plain import plain
 from ecbm.keep.saving import save
 from ecbm.keep.signature import UNSIGNED, Signature
 from ecbm.keep.words import summary_words
@@ -51,24 +53,24 @@ def export_version(
         "split": split,
         "history": [line["words"] for line in history],
     }
-    save(model, folder, metrics=metrics, about=about)
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
+        save(model, draft, metrics=metrics, about=about)
         figures = {name: value for name, value in metrics.items() if isinstance(value, float | int)}
-        write_json(
-            folder / "history.json",
-            {"version": version.version, "split": split, "metrics": _finite(figures), "history": history},
-        )
+        content = {"version": version.version, "split": split, "metrics": plain(figures), "history": history}
+        write_json(draft / "history.json", content)
         if graph is not None:
-            write_onnx(folder, graph)
+            write_onnx(draft, graph)
+        # Recorded before it appears: a copy that exists is always one that an erasure names.
         _record(workspace, version.version, target, signature)
+        if target.is_dir():
+            target.rmdir()  # empty, as checked above
+        draft.rename(target)
+        flush_folder(target.parent)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         raise
     return {"version": version.version, "folder": str(folder), "files": sorted(p.name for p in folder.iterdir())}
-
-
-def _finite(figures: dict[str, float]) -> dict[str, float | None]:
-    return {name: value if value - value == 0 else None for name, value in figures.items()}
 
 
 def _history(workspace: Workspace, number: int) -> list[dict[str, Any]]:

@@ -129,6 +129,12 @@ class Workspace:
             ).fetchone()
         return dict(zip(("versions", "ledger_entries", "files", "bytes", "redo"), one, strict=True))
 
+    def ledger_hash(self) -> str:
+        """The hash of the last ledger entry, which all earlier ones go into. Kept elsewhere, it proves them."""
+        with database.reading(self.folder) as connection:
+            row = connection.execute("SELECT hash FROM ledger ORDER BY sequence DESC LIMIT 1").fetchone()
+        return bytes(row[0]).hex()
+
     # -- arrays --------------------------------------------------------------------------------------------
 
     def data(self, number: int | str | None = None) -> Dataset:

@@ -215,6 +215,7 @@ def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
         "can_undo": undoable,
         "can_redo": counts.pop("redo") > 0,
         **counts,
+        "ledger_hash": opened.ledger_hash(),
     }
     if as_json:
         print_json(result)
