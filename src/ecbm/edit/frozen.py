@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ecbm.edit.heads import EXACT_TOLERANCE, SolvedHeads, rows_of, solve_label, with_heads
+from ecbm.edit.heads import EXACT_TOLERANCE, SolvedHeads, label_design, rows_of, solve_label, with_heads
 from ecbm.edit.situation import Situation, carry, restandardised
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
+from ecbm.train.model import ConceptBottleneck
 from ecbm.train.warm import Coordinates, KeptDesign, Preconditioner, solve_moved_concepts
 
 if TYPE_CHECKING:
     from ecbm.edit.kept import Kept
 
-__all__ = ["FrozenState", "solve_frozen"]
+__all__ = ["FrozenState", "class_block_step", "solve_frozen", "step_frozen"]
 
 # A head whose kept gradient is above this is not solved (an influence step made it): every exact edit solves it.
 _SOLVED = 1e-11
@@ -144,3 +145,46 @@ def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
     low[touched], high[touched] = stages.logit_range(read[:, touched], situation.after.concepts[:, touched])
     model = with_heads(carried, parameters, None, low, high)
     return solve_label(model, situation, read, kept.label_inverses_for(situation.columns, width), steps)
+
+
+def class_block_step(gradient: Tensor, inverses: Tensor, l2: float) -> Tensor:
+    """The label head's step H⁻¹∇ with the classes' own blocks; what all classes share is felt by the L2 alone."""
+    shared = gradient.mean(0)
+    own = (inverses @ (gradient - shared).float()[:, :, None])[:, :, 0].double()
+    return own.sub_(own.mean(0)).add_(shared, alpha=1 / l2)
+
+
+def step_frozen(situation: Situation, kept: Kept) -> ConceptBottleneck | None:
+    """The EK-FAC step of both heads where the samples and concepts are the same; ``None`` otherwise.
+
+    What :func:`~ecbm.edit.paper.influence_edit` does, from kept logits and residuals: changed terms only for the
+    concept heads, moved columns only for what the label head reads.
+    """
+    old, new = situation.columns
+    same = len(old) == len(kept.model.concept_names) == len(situation.edited.concept_names)
+    in_order = situation.same_samples and torch.equal(*situation.rows) and torch.equal(old, new)
+    inverses = kept.label_inverses_for(situation.columns, len(new)) if same and in_order else None
+    if inverses is None or kept.model.recipe.regime == "joint":
+        return None
+    state, terms = kept.frozen, situation.terms_after
+    touched = situation.touched_columns()
+    change = torch.sigmoid(state.logits[touched]) - terms.targets.T[touched]
+    change = change.mul_(terms.weights.T[touched]).sub_(state.residuals[touched])
+    rows = (change != 0).any(0).nonzero().flatten()
+    gradient = change[:, rows] @ state.exact[rows] / len(situation.after)
+    preconditioner = state.preconditioner
+    step = preconditioner.basis.precondition(preconditioner.diagonal[touched], gradient)
+    parameters, logits = state.parameters.clone(), state.logits.clone()
+    parameters[touched] -= step
+    logits[touched] -= step.float() @ state.single.T
+    carried = carry(situation)
+    low, high = carried.low.clone(), carried.high.clone()
+    low[touched], high[touched] = stages.logit_range(logits[touched].T, situation.after.concepts[:, touched])
+    model = with_heads(carried, parameters, None, low, high)
+    read = label_design(model, situation, logits.T).float()
+    labels, beta = situation.after.labels, model.recipe.label_regularisation
+    head = rows_of(model.label_head)
+    residual = torch.softmax(read @ head.float().T, 1)
+    residual[torch.arange(len(labels)), labels] -= 1
+    label_gradient = (residual.T @ read).double().div_(len(labels)).add_(head, alpha=beta)
+    return with_heads(model, parameters, head - class_block_step(label_gradient, inverses, beta), low, high)
