@@ -8,15 +8,15 @@ import shutil
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from workspace_kit import OPERATIONS, copy, state_of
+from workspace_kit import OPERATIONS, PATIENT, copy, state_of
 
 from ecbm.keep import durable
 from ecbm.keep.checking import check_workspace
 
-MODES = ("fail", "full", "kill")
+MODES = ("fail", "full", "kill", "twice")
 
 
 class Plan:
@@ -68,22 +68,25 @@ class Case:
     def attack(self, at: int, mode: str) -> str | None:
         """Run the operation with a fault; returns what went wrong, or ``None``."""
         self.renew()
-        child = os.fork()
-        if child == 0:
-            self._child(at, mode)
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        if mode == "kill" and code != -signal.SIGKILL:
+        code = self._in_child(lambda: self.run(self.work), at, "kill" if mode == "twice" else mode)
+        if mode == "twice" and self.work.exists():
+            # Killed again while tidying up after the first time.
+            self._in_child(lambda: check_workspace(self.work), 1 + at % 11, "kill")
+        if mode in ("kill", "twice") and code != -signal.SIGKILL:
             return f"the process was not killed (status {code})"
         if code not in (0, 1, -signal.SIGKILL):
             return f"an unexpected error (status {code})"
         return self.verdict()
 
-    def _child(self, at: int, mode: str) -> None:
+    def _in_child(self, action: Callable[[], object], at: int, mode: str) -> int:
+        """Run something in a process of its own; returns how that ended."""
+        child = os.fork()
+        if child:
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         durable.watch(Plan(at, mode))
         status = 3
         try:
-            self.run(self.work)
+            action()
             status = 0
         except Exception as error:
             expected = isinstance(error, OSError) or type(error).__module__.startswith("ecbm")
@@ -108,7 +111,15 @@ class Case:
                 return None
             self.run(self.work)
             return None if state_of(self.work) == self.after else "the operation cannot be done again"
-        return None if state == self.after else f"neither old nor new: {state}"
+        if state != self.after:
+            return f"neither old nor new: {state}"
+        return self._traces() if self.name == "erase" else None
+
+    def _traces(self) -> str | None:
+        """Files in which the erased sample is still named."""
+        files = [path for path in self.work.rglob("*") if path.is_file()]
+        found = [path.name for path in files if PATIENT.encode() in path.read_bytes()]
+        return f"the erased sample is named in {found}" if found else None
 
 
 def points(cases: Iterable[Case], modes: Iterable[str], every: int = 1) -> Iterator[tuple[Case, int, str]]:

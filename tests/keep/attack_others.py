@@ -23,7 +23,7 @@ def _editor(folder: Path, worker: int, workers: int, edits: int) -> None:
     """Make ``edits`` edits, each as often as it takes."""
     workspace = Workspace(folder)
     for number in range(edits):
-        sample = f"s{(worker + number * workers) % 40}"
+        sample = f"s{(worker + number * workers) % 30}"
         edit = ecbm.Edit(correct_concepts=[(sample, "round", (number % 7) / 7 + 0.001 * worker)])
         deadline = time.monotonic() + 600
         while True:

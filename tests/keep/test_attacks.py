@@ -15,7 +15,7 @@ def test_a_fault_at_a_durable_step_leaves_the_old_state_or_the_new_one(tmp_path,
     case = Case(name, tmp_path)
     # A different set of steps for each operation: together they cover all kinds of steps.
     first = 1 + list(OPERATIONS).index(name) % 5
-    for mode in ("kill", "fail", "full"):
+    for mode in ("twice", "fail", "full"):
         for at in range(first, case.steps + 1, max(1, case.steps // 3)):
             assert case.attack(at, mode) is None, (at, mode)
 

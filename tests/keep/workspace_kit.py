@@ -19,6 +19,7 @@ from ecbm.keep.workspace import Workspace
 from kit import tabular
 
 RECIPE = ecbm.Recipe(backbone="linear")
+PATIENT = "patient-zero"
 SIGNATURE = Signature("tester", "a test")
 
 
@@ -42,8 +43,12 @@ EDITS: dict[str, Callable[[], ecbm.Edit]] = {
 
 
 def small_data() -> ecbm.Dataset:
-    """Forty samples with four features."""
-    return tabular(40, 4, missing=0.05)
+    """Forty samples with four features, one of them under an id that is easy to find."""
+    data = tabular(40, 4, missing=0.05)
+    ids = [PATIENT if name == "s33" else name for name in data.ids]
+    return ecbm.Dataset(
+        ids, data.inputs, data.concepts, data.labels, data.concept_names, data.class_names, data.splits
+    )
 
 
 def new_workspace(folder: Path) -> Workspace:
@@ -83,7 +88,10 @@ OPERATIONS: dict[str, tuple[Callable[[Path], Any] | None, Callable[[Path], Any]]
     **{f"edit: {name}": (trained_workspace, _edit(name)) for name in EDITS},
     "undo": (edited_workspace, lambda folder: undo(Workspace(folder), signature=SIGNATURE)),
     "redo": (edited_workspace, lambda folder: redo(Workspace(folder), signature=SIGNATURE)),
-    "erase": (edited_workspace, lambda folder: erase_samples(Workspace(folder), ["s1", "s2"], signature=SIGNATURE)),
+    "erase": (
+        edited_workspace,
+        lambda folder: erase_samples(Workspace(folder), ["s1", PATIENT], signature=SIGNATURE),
+    ),
 }
 
 

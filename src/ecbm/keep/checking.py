@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +43,23 @@ def check_workspace(folder: str | Path, *, repair: bool = False) -> dict[str, An
         raise InputError(f"{folder}: no such folder; make a workspace with 'ecbm init'")
     if not (folder / database.NAME).is_file():
         raise InputError(f"{folder}: not a workspace (no {database.NAME}); make one with 'ecbm init'")
+    with _locked(folder) as writable:
+        return _check(folder, repair, writable)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold the lock, so that nothing changes meanwhile; false on a read-only disk, where nothing can."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive(folder / change.LOCK))
+            writable = True
+        except OSError:
+            writable = False
+        yield writable
+
+
+def _check(folder: Path, repair: bool, writable: bool) -> dict[str, Any]:
     problems: list[Problem] = []
     notes: list[str] = []
     counts = {"versions": 0, "ledger_entries": 0, "files": 0}
@@ -52,7 +72,7 @@ def check_workspace(folder: str | Path, *, repair: bool = False) -> dict[str, An
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             problems.append({"problem": f"{what}: cannot be read ({reason})", "repair": _BACKUP})
 
-    run("unfinished changes", lambda: _recovered(folder, notes))
+    run("unfinished changes", lambda: _recovered(folder, notes, writable))
     seal = database.seal_problem(folder) if not database.changing_mark(folder).exists() else None
     run(database.NAME, lambda: _database(folder))
     run("ledger", lambda: _ledger(folder, counts))
@@ -61,7 +81,7 @@ def check_workspace(folder: str | Path, *, repair: bool = False) -> dict[str, An
     if not problems:
         run("the current version", lambda: _current(folder))
     if seal is not None:
-        if repair and not problems:
+        if repair and writable and not problems:
             _seal_again(folder)
             notes.append("the seal was made anew")
         else:
@@ -73,17 +93,15 @@ def check_workspace(folder: str | Path, *, repair: bool = False) -> dict[str, An
     return {"ok": not problems, "problems": problems, "notes": notes, "checked": counts}
 
 
-def _recovered(folder: Path, notes: list[str]) -> Iterator[Problem]:
+def _recovered(folder: Path, notes: list[str], writable: bool) -> Iterator[Problem]:
     if not database.changing_mark(folder).exists():
         return
     try:
-        with exclusive(folder / change.LOCK):
-            connection = database.connect(folder)
-            try:
-                if change.recover(folder, connection):
-                    notes.append("tidied up after a process that ended before it was done")
-            finally:
-                connection.close()
+        if not writable:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        with contextlib.closing(database.connect(folder)) as connection:
+            if change.recover(folder, connection):
+                notes.append("tidied up after a process that ended before it was done")
     except OSError as error:
         notes.append(f"a process ended before it was done; tidying up needs a writable folder ({error.strerror})")
     if database.changing_mark(folder).exists():
@@ -197,9 +215,5 @@ def _current(folder: Path) -> Iterator[Problem]:
 
 
 def _seal_again(folder: Path) -> None:
-    with exclusive(folder / change.LOCK):
-        connection = database.connect(folder)
-        try:
-            change.seal_up(folder, connection)
-        finally:
-            connection.close()
+    with contextlib.closing(database.connect(folder)) as connection:
+        change.seal_up(folder, connection)
