@@ -51,9 +51,9 @@ def main() -> int:
         attacks.append(("fault at a durable step", name, lambda name=name: _faults(folder, name, share)))
     reason = attack_syscalls.available()
     if reason is None:
-        # Every second call: there are many, and each point costs a process and two full checks.
+        # Every third call: there are many, and each point costs a process and two full checks.
         for name in ("init", "train", "edit: mixed", "undo", "erase"):
-            attacks.append(("fault at a system call", name, lambda name=name: _syscalls(name, 2 * share)))
+            attacks.append(("fault at a system call", name, lambda name=name: _syscalls(name, 3 * share)))
     else:
         print(f"no faults at system calls: {reason}", file=sys.stderr)
     for processes in (2, 8):
