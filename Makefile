@@ -26,8 +26,9 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 demo: .venv/base
 	@$(BIN)/ecbm demo
 
+# Two workers of one thread each: two of two threads would wait for each other on two cores.
 test: .venv/test
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # Attacks the workspace in full (about half an hour); TORTURE=--quick takes a tenth, the test suite less still.
 torture: .venv/test
@@ -41,6 +42,8 @@ lint: .venv/lint
 bench: .venv/bench
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/curvature.py
+	@$(BIN)/python benchmarks/frozen.py
+	@$(BIN)/python benchmarks/fidelity.py
 
 clean:
 	rm -rf .venv build dist

@@ -88,7 +88,7 @@ def python(*arguments: str | Path, **environment: str) -> subprocess.CompletedPr
         [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         env=os.environ | environment,
         check=False,
     )

@@ -30,7 +30,7 @@ def run(arguments: list[str], processes: int = 0) -> int:
         command += ["--master-addr", "127.0.0.1", "--master-port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(WORKER.parent)}
     done = subprocess.run(
-        [*command, str(WORKER), *arguments], env=environment, capture_output=True, text=True, timeout=120
+        [*command, str(WORKER), *arguments], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr[-2000:]
     return done.returncode
