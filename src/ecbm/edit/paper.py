@@ -46,7 +46,8 @@ class InfluenceOptions:
         With ``None``, a frozen backbone and the true Fisher, the label step divides by the classes' exact
         Gauss–Newton blocks. Kronecker factors are too coarse there: retraining moves inputs and label head
         in ways that nearly cancel, and on CUB EK-FAC's step (off by 30 %) leaves class probabilities farther from
-        the retrained ones than no step does (closure −1.4 against 0.37; 0.45 at best, with δ of 100; 0.75 with blocks).
+        the retrained ones than no step does (closure −1.4 against 0.37; at best 0.45, with δ of 100; with blocks
+        0.75).
     relative
         Whether δ is a multiple of each layer's mean eigenvalue.
     gradient
