@@ -7,7 +7,7 @@
 3. Gradient steps on the edited data: a short trial, and for the time that is left if the trial paid.
 
 After 2 and 3 the heads are solved again on the new features. A rung is kept only if the edited training objective
-went down and the validation loss did not go up.
+went down and the validation error did not go up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from ecbm.read.inputs import Inputs
 from ecbm.train import stages
 from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.terms import concept_terms
 
 __all__ = ["auto_edit", "refine", "retraining_seconds"]
 
@@ -73,7 +72,7 @@ class _Rung:
         return {
             "what": self.name,
             "edited_objective": self.objective,
-            "validation_loss": self.validation,
+            "validation_error": self.validation,
             "seconds": self.seconds,
         }
 
@@ -99,18 +98,21 @@ class _Ladder:
         return _Rung(name, model, objectives["concepts"], self._validation(model), seconds)
 
     def _validation(self, model: ConceptBottleneck) -> float:
-        """Mean concept loss on the validation split; without one, 0 for all."""
+        """Share of known concept labels of the validation split that are predicted wrongly; without one, 0 for all.
+
+        Errors and not the loss: exactly solved heads are surer of themselves on a better backbone, and the loss
+        would charge the backbone for it.
+        """
         edited = self.situation.edited
         if "val" not in edited.split_sizes:
             return 0.0
         val = edited.split("val")
-        terms = concept_terms(val.concepts, model.positive_weights)
-        logits = model.concept_logits(val.inputs)
-        losses = functional.binary_cross_entropy_with_logits(logits, terms.targets.double(), reduction="none")
-        return float((terms.weights * losses).sum()) / len(val)
+        known = ~val.concepts.isnan()
+        wrong = (model.concept_logits(val.inputs) > 0) != (val.concepts >= 0.5)
+        return float((wrong & known).sum()) / max(int(known.sum()), 1)
 
     def keep_if_better(self, rung: _Rung) -> bool:
-        """Keep a rung whose edited objective is lower and whose validation loss is not higher."""
+        """Keep a rung whose edited objective is lower and that errs no more often on validation data."""
         last = self.rungs[-1] if self.rungs else None
         better = last is None or (rung.objective < last.objective and rung.validation <= last.validation)
         self.tried.append({**rung.row(), "kept": better})
