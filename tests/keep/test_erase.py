@@ -270,3 +270,39 @@ def test_what_stays_is_unharmed(tmp_path):
     assert after[1:] == chunks[1:]
     assert made.data() == data.select([row for row in range(len(data)) if row != 5])
     assert Workspace(made.folder).counts()["versions"] == 2
+
+
+def test_the_last_of_a_class_or_of_a_split(tmp_path):
+    data = small_data()
+    splits = ["val" if row == 0 else "train" if row < 30 else "test" for row in range(len(data))]
+    labels = data.labels.clone()
+    labels[labels == 2] = 0
+    labels[[1, 35]] = 2  # one crow to train on, one to test
+    made = create_workspace(tmp_path / "w", data.replace(splits=splits, labels=labels), RECIPE)
+    train_model(made, RECIPE)
+    before = bytes_of(made.folder)
+    with pytest.raises(ecbm.InputError, match=r"'crow' would be left without a training sample.*1 other sample"):
+        erase_samples(made, ["s1"])
+    with pytest.raises(ecbm.InputError, match="delete the workspace"):
+        erase_samples(made, made.data().split("train").ids)
+    assert bytes_of(made.folder) == before
+    assert erase_samples(made, ["s1", "s35"])["report"]["method"] == "retrain"
+    assert made.model().class_names == ("finch", "wren")
+    assert "val" in made.data().splits
+    assert erase_samples(made, ["s0"])["report"]["method"] == "retrain"
+    assert "val" not in made.data().splits
+    assert check_workspace(made.folder)["ok"]
+
+
+def test_what_an_erasure_leaves_of_old_versions_is_still_guarded(tmp_path):
+    made = trained_workspace(tmp_path / "w")
+    edit_model(made, EDITS["class labels"]())
+    erase_samples(made, ["s1"])
+    connection = sqlite3.connect(made.folder / "records.sqlite")
+    connection.execute(
+        "UPDATE versions SET summary = replace(summary, 'corrected 2', 'corrected 3') WHERE version = 2"
+    )
+    connection.commit()
+    connection.close()
+    problems = [item["problem"] for item in check_workspace(made.folder, repair=True)["problems"]]
+    assert any("version 2: its record differs from the ledger" in text for text in problems)

@@ -16,7 +16,7 @@ from ecbm.keep import change, database, ledger
 from ecbm.keep.erase_names import digests_in
 from ecbm.keep.erasing import SIDE_FOLDERS
 from ecbm.keep.lock import exclusive
-from ecbm.keep.objects import ObjectStore
+from ecbm.keep.objects import ObjectStore, digest_of
 
 __all__ = ["check_workspace"]
 
@@ -150,6 +150,7 @@ def _versions(folder: Path, counts: dict[str, int]) -> Iterator[Problem]:
             sequence, entry = made[number]
             _, parent, kind, time, own, summary, model, data = rows[number]
             same = (parent, kind, time, own) == (entry["parent"], entry["kind"], entry["time"], sequence)
+            same = same and digest_of(summary.encode()) == entry["summary"]
             if data is not None:
                 digest = change.manifest_digest(model, data, summary)
                 same = same and sequence in facts and json.loads(facts[sequence])["manifest"] == digest

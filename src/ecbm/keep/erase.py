@@ -121,19 +121,35 @@ def _without(
         return data, model, {"method": method, "why": "removed from the model by an earlier edit"}, []
     gone = set(present)
     left = data.select([row for row, name in enumerate(data.ids) if name not in gone])
-    if model is None:
-        if len(left) == 0:
-            raise InputError("this would erase every sample; delete the workspace folder instead")
-        reduced, dropped = _reduced(data, left, gone)
-        return reduced, None, {"method": "none", "why": "no model was trained yet"}, dropped
+    if len(left) == 0 or (model is not None and "train" not in left.splits):
+        raise InputError("this would erase every sample to learn from; delete the workspace folder instead")
     reduced, dropped = _reduced(data, left, gone)
-    if dropped:
+    if model is None:
+        return reduced, None, {"method": "none", "why": "no model was trained yet"}, dropped
+    _check_classes(reduced)
+    no_validation = "val" in data.splits and "val" not in left.splits
+    if dropped or no_validation:
         # A class or concept that only the erased samples had would keep naming them: the model must lose it too.
-        why = f"{counted(len(dropped), 'class or concept name')} had no other sample, so the model was trained anew"
-        retrained = train(reduced, model.recipe_for(reduced.concept_names))
+        why = "the last validation sample is gone, so the model was trained anew without early stopping"
+        if dropped:
+            why = f"nothing else had {counted(len(dropped), 'class or concept')}, so the model was trained anew"
+        recipe = model.recipe_for(reduced.concept_names)
+        retrained = train(reduced, recipe.replace(patience=None) if no_validation else recipe)
         return reduced, retrained, {"method": "retrain", "why": why}, dropped
     result = Editor(model, data).apply(Edit(remove_samples=present), method, **options)
     return result.data, result.model, result.report, []
+
+
+def _check_classes(left: Dataset) -> None:
+    """A class without a training sample cannot be learnt; the user must say what should become of it."""
+    trained = set(left.split("train").labels.tolist())
+    for index, name in enumerate(left.class_names):
+        others = int((left.labels == index).sum())
+        if others and index not in trained:
+            raise InputError(
+                f"class {name!r} would be left without a training sample but with "
+                f"{counted(others, 'other sample')}; erase those too, or add a training sample first"
+            )
 
 
 def _without_figures(report: dict[str, Any]) -> dict[str, Any]:
