@@ -4,7 +4,7 @@
 2. A curvature step of the backbone. EK-FAC is block-diagonal, so every layer makes the whole correction on its own
    and the sum is far too long: the step is rescaled by the exact Gauss–Newton quadratic,
    length = gᵀΔ / Δᵀ(GGN + α)Δ, and damping and length are chosen by the edited objective on a sample of the data.
-3. Gradient steps on the edited data: a short trial, and for the time that is left if the trial paid.
+3. Gradient steps on the edited data, for the time that is left.
 
 After 2 and 3 the heads are solved again on the new features. A rung is kept only if the edited training objective
 went down and the validation error did not go up.
@@ -42,7 +42,6 @@ _SAMPLE = 768
 # A fit of EK-FAC and an epoch of gradient steps, in forward passes over the training data.
 _CURVATURE_COST, _EPOCH_COST = 8.0, 3.2
 _SMALLEST_REFINEMENT = 0.1
-_TRIAL_EPOCHS = 0.5
 
 
 def retraining_seconds(model: ConceptBottleneck, forward: float) -> float:
@@ -172,16 +171,9 @@ def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
     available = ladder.left - closing
     if available < _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
         return "; ".join([*words, "the rest of the budget is too short for gradient steps"])
-    trial = _TRIAL_EPOCHS * _EPOCH_COST * forward
-    rung = _refinement_rung(ladder, min(available, trial) if available > 2 * trial + closing else available)
-    if not ladder.keep_if_better(rung):
+    if not ladder.keep_if_better(_refinement_rung(ladder, available)):
         return "; ".join([*words, "gradient steps did not pay and were dropped: what was there is as good"])
-    words.append("gradient steps")
-    available = ladder.left - closing
-    if available > _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
-        more = _refinement_rung(ladder, available)
-        words.append("and more of them" if ladder.keep_if_better(more) else "more of them did not pay")
-    return "; ".join(words)
+    return "; ".join([*words, "gradient steps for the time that was left"])
 
 
 def _finish(ladder: _Ladder, name: str, backbone: nn.Module, started: float) -> _Rung:
@@ -288,12 +280,13 @@ def refine(
 ) -> tuple[ConceptPart, float]:
     """Adam on the edited J'_C from ``model`` for a given time; returns backbone and concept head, and the epochs.
 
-    BatchNorm stays in evaluation mode with frozen statistics. The learning rate starts at a fifth of the recipe's
-    and falls to zero with the time, so that the last steps average rather than wander.
+    BatchNorm stays in evaluation mode with frozen statistics. The learning rate rises to an eighth of the recipe's
+    in the first tenth of the time (Adam's first steps are all sign and no size) and then falls to zero, so that the
+    last steps average rather than wander.
     """
     recipe = model.recipe
     part = concept_part(model).eval()
-    rate = recipe.peak_learning_rate / 5 if learning_rate is None else learning_rate
+    rate = recipe.peak_learning_rate / 8 if learning_rate is None else learning_rate
     optimiser = torch.optim.Adam(part.parameters(), lr=rate, weight_decay=recipe.concept_regularisation)
     after, terms = situation.after, situation.terms_after
     started = time.monotonic()
@@ -307,7 +300,7 @@ def refine(
                 if share >= 1:
                     return part, done / len(after)
                 for group in optimiser.param_groups:
-                    group["lr"] = rate * (1 - share)
+                    group["lr"] = rate * min(1.0, 10 * share) * (1 - share)
                 logits = part(inputs.take(rows))
                 loss = functional.binary_cross_entropy_with_logits(
                     logits.float(), terms.targets[rows], weight=terms.weights[rows], reduction="sum"
