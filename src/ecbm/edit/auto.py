@@ -39,8 +39,8 @@ __all__ = ["auto_edit", "refine", "retraining_seconds"]
 _DAMPINGS = (0.01, 0.1, 1.0)
 _LENGTHS = (1.0, 0.5, 0.25)
 _SAMPLE = 768
-# A fit of EK-FAC and an epoch of gradient steps, in forward passes over the training data.
-_CURVATURE_COST, _EPOCH_COST = 8.0, 3.2
+# A fit of EK-FAC, an epoch of gradient steps, and a curvature step on a sample, in forward passes over their data.
+_CURVATURE_COST, _EPOCH_COST, _STEP_COST = 8.0, 3.2, 20.0
 _SMALLEST_REFINEMENT = 0.1
 
 
@@ -158,11 +158,13 @@ def _forward_seconds(model: ConceptBottleneck, situation: Situation) -> float:
 
 def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
     fitted = ladder.kept.has_curvature("true")
-    step_cost = closing + 2 * forward
+    sampled = min(1.0, _SAMPLE / len(ladder.situation.after))
+    step_cost = closing + _STEP_COST * sampled * forward
     if ladder.left < closing + _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
         return "both heads exactly; the budget leaves no room for the backbone"
     words = ["both heads exactly"]
-    if (fitted or ladder.left > step_cost + _CURVATURE_COST * forward) and ladder.left > step_cost:
+    # In every case measured so far gradient steps paid more by the second, so the step may take a third at most.
+    if ladder.left > 3 * step_cost + (0.0 if fitted else _CURVATURE_COST * forward):
         rung = _curvature_rung(ladder)
         if rung is None or not ladder.keep_if_better(rung):
             words.append("a rescaled curvature step did not pay")
