@@ -282,13 +282,13 @@ def refine(
 ) -> tuple[ConceptPart, float]:
     """Adam on the edited J'_C from ``model`` for a given time; returns backbone and concept head, and the epochs.
 
-    BatchNorm stays in evaluation mode with frozen statistics. The learning rate rises to an eighth of the recipe's
+    BatchNorm stays in evaluation mode with frozen statistics. The learning rate rises to a quarter of the recipe's
     in the first tenth of the time (Adam's first steps are all sign and no size) and then falls to zero, so that the
     last steps average rather than wander.
     """
     recipe = model.recipe
     part = concept_part(model).eval()
-    rate = recipe.peak_learning_rate / 8 if learning_rate is None else learning_rate
+    rate = recipe.peak_learning_rate / 4 if learning_rate is None else learning_rate
     optimiser = torch.optim.Adam(part.parameters(), lr=rate, weight_decay=recipe.concept_regularisation)
     after, terms = situation.after, situation.terms_after
     started = time.monotonic()
