@@ -124,7 +124,7 @@ def build_page(repair: Repair, data: Dataset, metrics: dict[str, Any], found: Co
     ours, nothing, again = by_name[OURS], by_name["no-op"], by_name["retraining"]
     page = Page(
         "Repairing a concept bottleneck model",
-        "One of two annotators overlooked small marks. The model learnt it. An edit puts it right in no time.",
+        "One of two annotators overlooked small marks. The model learnt it. An edit repairs it without retraining.",
     )
     page.metrics(
         {
