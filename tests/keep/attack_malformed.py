@@ -101,7 +101,7 @@ class Malformed:
     """A workspace, valid files, and ways to spoil them."""
 
     def __init__(self, folder: Path, seed: int = 0) -> None:
-        self.folder, self.draw = folder, random.Random(seed)
+        self.folder, self.draw, self.accepted = folder, random.Random(seed), 0
         self.workspace = trained_workspace(folder / "w")
         self.before = bytes_of(self.workspace.folder)
         self.stamp = self._stamp()
@@ -128,11 +128,16 @@ class Malformed:
         files = sorted(p for p in self.workspace.folder.rglob("*") if p.is_file() and p.name != "lock")
         return [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in files]
 
+    def _answer(self, status: int, out: str, err: str) -> str | None:
+        # A spoilt file may still be a valid one; how many were is counted, not hidden.
+        self.accepted += status == 0
+        return wrong_answer(status, out, err)
+
     def edits(self) -> str | None:
         """One malformed edit file, previewed."""
         path = self.folder / "edit.json"
         path.write_bytes(mutate(self.edit, self.draw) if self.draw.random() < 0.5 else odd_edit(self.draw))
-        return wrong_answer(*command("edit", self.workspace.folder, path, "--preview", "--json"))
+        return self._answer(*command("edit", self.workspace.folder, path, "--preview", "--json"))
 
     def tables(self) -> str | None:
         """One edit whose table or features are malformed."""
@@ -141,7 +146,7 @@ class Malformed:
         original = (self.folder / victim).read_bytes()
         (self.folder / victim).write_bytes(mutate(original, self.draw))
         try:
-            return wrong_answer(*command("edit", self.workspace.folder, path, "--preview", "--json"))
+            return self._answer(*command("edit", self.workspace.folder, path, "--preview", "--json"))
         finally:
             (self.folder / victim).write_bytes(original)
 
@@ -156,7 +161,7 @@ class Malformed:
             status, out, err = command("init", target, "--data", source, "--json")
             if status and target.exists():
                 return "a refused dataset left a folder"
-            return wrong_answer(status, out, err)
+            return self._answer(status, out, err)
         finally:
             victim.write_bytes(original)
             shutil.rmtree(target, ignore_errors=True)
@@ -175,12 +180,14 @@ class Malformed:
             return f"{type(error).__name__}: {error}"
         finally:
             victim.write_bytes(original)
+        self.accepted += 1
         return None
 
     def run(self, kind: str, count: int) -> tuple[Counter, list[str]]:
         """Try ``count`` of a kind; returns how they ended and what was wrong."""
         ended: Counter[str] = Counter()
         failures = []
+        self.accepted = 0
         for number in range(count):
             try:
                 wrong = getattr(self, kind)()

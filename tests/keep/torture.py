@@ -33,6 +33,7 @@ def _syscalls(name: str, every: int) -> tuple[int, list[str]]:
 
 def _malformed(malformed: Malformed, kind: str, count: int) -> tuple[int, list[str]]:
     ended, failures = malformed.run(kind, count)
+    print(f"malformed, {kind}: {malformed.accepted} of {count} were still valid", file=sys.stderr)
     return sum(ended.values()), failures
 
 
@@ -68,7 +69,7 @@ def main() -> int:
         )
     attacks.append(("one flipped bit", "records, seal, arrays", lambda: run_flips(folder / "flips", 4000 // share)))
     malformed = Malformed(folder / "malformed")
-    for kind, count in (("edits", 5000), ("tables", 1000), ("datasets", 2000), ("models", 2000)):
+    for kind, count in (("edits", 5500), ("tables", 1500), ("datasets", 2500), ("models", 2500)):
         attacks.append(("malformed", kind, lambda k=kind, c=count: _malformed(malformed, k, c // share)))
 
     table = Table("attack", "on", "tried", "survived", "seconds", title="ecbm torture", title_justify="left")
