@@ -21,7 +21,7 @@ from ecbm.verify.evaluate import evaluate
 
 __all__ = ["run_demo"]
 
-_SAMPLES, _EPOCHS = 2400, 8
+_SAMPLES, _EPOCHS = 1800, 8
 
 
 def _article(name: str) -> str:
