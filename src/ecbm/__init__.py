@@ -6,21 +6,31 @@
 >>> ecbm.evaluate(model, data.split("test"))["class_accuracy"]    # doctest: +SKIP
 """
 
-from ecbm import datasets
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
 from ecbm._version import __version__
-from ecbm.edit.edit import Edit
-from ecbm.edit.editor import Editor, EditResult
-from ecbm.errors import EcbmError, InputError, UnknownNameError
-from ecbm.keep.saving import load, save
-from ecbm.read.dataset import Dataset
-from ecbm.read.tables import read_dataset
-from ecbm.read.write import write_dataset
-from ecbm.train.model import ConceptBottleneck
-from ecbm.train.recipe import Recipe
-from ecbm.train.train import train
-from ecbm.verify.evaluate import evaluate
-from ecbm.verify.interventions import intervention_curve
-from ecbm.verify.leakage import concept_leakage
+
+if TYPE_CHECKING:
+    from ecbm import datasets
+    from ecbm.edit.edit import Edit
+    from ecbm.edit.editor import Editor, EditResult
+    from ecbm.errors import EcbmError, InputError, UnknownNameError
+    from ecbm.keep.saving import load, save
+    from ecbm.keep.workspace import Workspace
+    from ecbm.read.dataset import Dataset
+    from ecbm.read.tables import read_dataset
+    from ecbm.read.write import write_dataset
+    from ecbm.train.model import ConceptBottleneck
+    from ecbm.train.recipe import Recipe
+    from ecbm.train.train import train
+    from ecbm.verify.evaluate import evaluate
+    from ecbm.verify.interventions import intervention_curve
+    from ecbm.verify.leakage import concept_leakage
 
 __all__ = [
     "ConceptBottleneck",
@@ -32,6 +42,7 @@ __all__ = [
     "InputError",
     "Recipe",
     "UnknownNameError",
+    "Workspace",
     "__version__",
     "concept_leakage",
     "datasets",
@@ -43,3 +54,49 @@ __all__ = [
     "train",
     "write_dataset",
 ]
+
+# Names and where they live, imported when first asked for: torch takes seconds, and ``ecbm log`` needs none of it.
+_HOMES = {
+    "Edit": "ecbm.edit.edit",
+    "Editor": "ecbm.edit.editor",
+    "EditResult": "ecbm.edit.editor",
+    "EcbmError": "ecbm.errors",
+    "InputError": "ecbm.errors",
+    "UnknownNameError": "ecbm.errors",
+    "load": "ecbm.keep.saving",
+    "save": "ecbm.keep.saving",
+    "Workspace": "ecbm.keep.workspace",
+    "Dataset": "ecbm.read.dataset",
+    "read_dataset": "ecbm.read.tables",
+    "write_dataset": "ecbm.read.write",
+    "ConceptBottleneck": "ecbm.train.model",
+    "Recipe": "ecbm.train.recipe",
+    "train": "ecbm.train.train",
+    "evaluate": "ecbm.verify.evaluate",
+    "intervention_curve": "ecbm.verify.interventions",
+    "concept_leakage": "ecbm.verify.leakage",
+}
+
+
+class _Front(types.ModuleType):
+    """The package. ``train`` is a function and a folder; the function wins, whenever the folder is loaded."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "datasets":
+            return importlib.import_module("ecbm.datasets")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'ecbm' has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # The import system sets a loaded folder as an attribute of its package.
+        if not (name in _HOMES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *__all__})
+
+
+sys.modules[__name__].__class__ = _Front

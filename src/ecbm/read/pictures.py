@@ -16,10 +16,20 @@ from PIL import Image
 
 from ecbm.errors import InputError
 
-__all__ = ["PictureStore"]
+__all__ = ["PictureStore", "open_archive"]
 
 _CACHE_LIMIT_BYTES = 4 * 2**30
 _THREADS = max(1, min(8, os.cpu_count() or 1))
+
+
+def open_archive(path: Path) -> zipfile.ZipFile:
+    """A zip archive, opened for reading."""
+    try:
+        return zipfile.ZipFile(path)
+    # A damaged directory raises nearly every kind of exception: BadZipFile, NotImplementedError, ValueError, ...
+    except Exception as error:
+        reason = " ".join(str(error).split())[:150]
+        raise InputError(f"{path}: not a readable zip archive ({reason}); replace the file") from None
 
 
 class PictureStore:
@@ -126,10 +136,7 @@ class PictureStore:
     def _zip(self) -> zipfile.ZipFile:
         # A forked process shares the file offset of an open archive with its parent; each opens its own.
         if self._archive is None or self._owner != os.getpid():
-            try:
-                self._archive, self._owner = zipfile.ZipFile(self.source), os.getpid()
-            except (OSError, zipfile.BadZipFile) as error:
-                raise InputError(f"{self.source}: not a readable zip archive ({error})") from None
+            self._archive, self._owner = open_archive(self.source), os.getpid()
         return self._archive
 
     def _check_present(self) -> None:

@@ -79,10 +79,12 @@ def read_table(
 def _read_parquet(path: Path, choice: _Choice) -> Table:
     try:
         columns = pa.parquet.ParquetFile(path).read()
+        columns.validate(full=True)  # text that is no UTF-8 would otherwise surface where a cell is first read
+        names = columns.column_names
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{path}: not a readable Parquet file ({_one_line(error)})") from None
     # pandas keeps the index of a frame in columns of this name; it is no concept.
-    keep = [n for n in choice.of(path, columns.column_names) if not n.startswith("__index_level_")]
+    keep = [n for n in choice.of(path, names) if not n.startswith("__index_level_")]
     return Table(path, columns.select(keep))
 
 

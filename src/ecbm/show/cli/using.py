@@ -163,11 +163,8 @@ def _pictures(path: Path) -> list[str]:
     if path.is_dir():
         found = [str(item.relative_to(path)) for item in path.rglob("*") if item.is_file()]
     else:
-        import zipfile
+        from ecbm.read.pictures import open_archive
 
-        try:
-            with zipfile.ZipFile(path) as archive:
-                found = archive.namelist()
-        except (OSError, zipfile.BadZipFile) as error:
-            raise InputError(f"{path}: not a readable zip archive ({error})") from None
+        with open_archive(path) as archive:
+            found = archive.namelist()
     return sorted(name for name in found if name.lower().endswith(_PICTURES))
