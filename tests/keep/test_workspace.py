@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
 from workspace_kit import (
     EDITS,
+    PATIENT,
     RECIPE,
     bytes_of,
     copy,
@@ -20,12 +23,15 @@ from workspace_kit import (
 )  # fmt: skip
 
 import ecbm
+from ecbm.errors import InputError
 from ecbm.keep.change import MovedOnError
 from ecbm.keep.changing import adopt_model, create_workspace, edit_model, preview_edit, train_model
 from ecbm.keep.checking import check_workspace
 from ecbm.keep.compare import compare_versions
+from ecbm.keep.erase import erase_samples
 from ecbm.keep.exporting import export_version
 from ecbm.keep.history import redo, undo
+from ecbm.keep.objects import ObjectStore
 from ecbm.keep.signature import Signature
 from ecbm.keep.workspace import Workspace
 from kit import pictures, same_bytes, tabular
@@ -286,3 +292,28 @@ def test_curvature_is_kept_for_the_same_version_and_damage_to_it_is_harmless(tmp
     edit_model(made, edit, "ekfac")
     assert same_bytes(made.model(), reached)
     assert check_workspace(made.folder)["ok"]
+
+
+def test_a_reader_whom_an_erasure_overtakes_gets_the_version_it_made(tmp_path, monkeypatch):
+    workspace = trained_workspace(tmp_path / "w")
+    get, overtaken = ObjectStore.get, []
+
+    def late(store, digest):
+        if not overtaken:
+            overtaken.append(True)
+            erase_samples(workspace, [PATIENT], method="exact")
+        return get(store, digest)
+
+    monkeypatch.setattr(ObjectStore, "get", late)
+    data = workspace.data()
+    assert overtaken and PATIENT not in data.ids
+    with pytest.raises(InputError, match="destroyed by an erasure"):
+        workspace.data(0)
+
+
+def test_history_is_shown_without_loading_torch(tmp_path):
+    folder = trained_workspace(tmp_path / "w").folder
+    for command in ("log", "show", "status"):
+        script = "import sys; from ecbm.show.cli import main; sys.argv[0] = 'ecbm'\ntry: main()\n"
+        script += "except SystemExit as end: assert not end.code, end.code\nassert 'torch' not in sys.modules"
+        subprocess.run([sys.executable, "-c", script, command, folder], check=True, capture_output=True)

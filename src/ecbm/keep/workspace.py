@@ -8,20 +8,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.keep import database, ledger
 from ecbm.keep.edit_record import edit_from_details
-from ecbm.keep.objects import ObjectStore
+from ecbm.keep.objects import DamagedError, ObjectStore
 
 if TYPE_CHECKING:
     from ecbm.read.dataset import Dataset
     from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["Version", "Workspace"]
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,19 +144,34 @@ class Workspace:
         """The dataset of a version."""
         from ecbm.keep.datasets import load_dataset
 
-        version = self.version(number)
-        if version.data is None:
-            raise erased(version)
-        return load_dataset(version.data, self.store)
+        def read(version: Version) -> Dataset:
+            if version.data is None:
+                raise erased(version)
+            return load_dataset(version.data, self.store)
+
+        return self._steadily(number, read)
 
     def model(self, number: int | str | None = None) -> ConceptBottleneck:
         """The model of a version."""
         from ecbm.keep.models import load_model
 
+        def read(version: Version) -> ConceptBottleneck:
+            if version.model is None:
+                raise erased(version) if not version.kept else untrained(self.folder, version)
+            return load_model(version.model, self.store)
+
+        return self._steadily(number, read)
+
+    def _steadily(self, number: int | str | None, read: Callable[[Version], T]) -> T:
+        """Read the arrays of a version; once more if an erasure took them away between its record and its files."""
         version = self.version(number)
-        if version.model is None:
-            raise erased(version) if not version.kept else untrained(self.folder, version)
-        return load_model(version.model, self.store)
+        try:
+            return read(version)
+        except DamagedError:
+            now = self.version(number)
+            if now == version:
+                raise
+            return read(now)
 
 
 def erased(version: Version) -> InputError:
