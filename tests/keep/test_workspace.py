@@ -306,7 +306,8 @@ def test_a_reader_whom_an_erasure_overtakes_gets_the_version_it_made(tmp_path, m
 
     monkeypatch.setattr(ObjectStore, "get", late)
     data = workspace.data()
-    assert overtaken and PATIENT not in data.ids
+    assert overtaken
+    assert PATIENT not in data.ids
     with pytest.raises(InputError, match="destroyed by an erasure"):
         workspace.data(0)
 
