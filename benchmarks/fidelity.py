@@ -378,7 +378,7 @@ def settings(folder: Path, quick: bool) -> dict[str, tuple[ecbm.Dataset, ecbm.Re
     return {
         "CUB, linear": (cub, ecbm.Recipe(backbone="linear")),
         "CUB, mlp": (cub, ecbm.Recipe(backbone="mlp")),
-        "WBCAtt, convnet": (cells, ecbm.Recipe(backbone="convnet", epochs=6 if quick else 20)),
+        "WBCAtt, convnet": (cells, ecbm.Recipe(backbone="convnet", epochs=6 if quick else 12)),
     }
 
 

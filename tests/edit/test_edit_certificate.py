@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ecbm
-from ecbm.edit.certificate import Certificate, certify
+from ecbm.edit.certificate import Certificate, certify, spectral_bound
+from ecbm.edit.situation import situation_of
 from ecbm.train import stages
 from ecbm.train.convex import concept_objective, label_objective, with_ones
 from ecbm.train.model import ConceptBottleneck, linear_from
@@ -79,7 +80,9 @@ def certificate_of(model: ConceptBottleneck) -> Certificate:
     ones = torch.ones(len(read)).double()
     _, of_label = label_objective(read, labels, ones, label, model.recipe.label_regularisation)
     validation = with_ones(stages.extract_features(model.backbone, VALIDATION.inputs))
-    return certify(model, design, gradient, read, labels, float(of_label.norm()), validation, "both heads")
+    norm = float(of_label.norm())
+    size = spectral_bound(design)
+    return certify(model, design, gradient, read, labels, norm, validation, "both heads", design_norm=size)
 
 
 @settings(max_examples=40, deadline=None)
@@ -151,3 +154,27 @@ def test_a_certificate_is_plain_values() -> None:
     bound = certificate_of(optimum("logits", "sequential"))
     assert set(bound.to_dict()) == {field.name for field in dataclasses.fields(Certificate)}
     assert all(isinstance(v, float | int | str) for v in bound.to_dict().values())
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["from its Gram matrix", "from kept eigenvalues"])
+def test_the_norm_of_the_edited_features_is_an_upper_bound(wide: bool) -> None:
+    data = tabular(160, 9, seed=5)
+    editor = ecbm.Editor(ecbm.train(data, ecbm.Recipe(backbone="linear")), data)
+    train = data.split("train")
+    other = tabular(200, 9, seed=5).select(range(160, 200)).replace(splits=["train"] * 40)
+    removed = list(train.ids[:20])
+    for edit in (
+        ecbm.Edit(correct_concepts=[(train.ids[0], data.concept_names[0], 0.5)]),
+        ecbm.Edit(remove_samples=removed),
+        ecbm.Edit(add_samples=other),
+        ecbm.Edit(remove_samples=removed, add_samples=other),
+    ):
+        result = editor.apply(edit, "exact")
+        situation = situation_of(editor.model, data, edit, result.data)
+        design = with_ones(stages.extract_features(result.model.backbone, situation.after.inputs))
+        true = float(torch.linalg.matrix_norm(design, 2))
+        if wide:
+            bound = editor._design_norm(situation, result.model, design)
+            assert true <= bound <= 2 * float(design.norm())
+        else:
+            assert true <= spectral_bound(design) <= true * (1 + 1e-8)

@@ -94,7 +94,7 @@ class _Ladder:
         logits = model.concept_logits_from(design[:, :-1]).detach()
         objectives = edited_objectives(model, self.situation, logits)
         seconds = time.monotonic() - started
-        return _Rung(name, model, objectives["concepts"], self._validation(model), seconds)
+        return _Rung(name, model, objectives.values["concepts"], self._validation(model), seconds)
 
     def _validation(self, model: ConceptBottleneck) -> float:
         """Share of known concept labels of the validation split that are predicted wrongly; without one, 0 for all.

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ecbm.curvature.losses import Fisher
 from ecbm.edit.auto import auto_edit
-from ecbm.edit.certificate import certify
+from ecbm.edit.certificate import certify, spectral_bound
 from ecbm.edit.edit import Edit
 from ecbm.edit.frozen import solve_frozen
-from ecbm.edit.heads import label_design, solve_heads
+from ecbm.edit.heads import solve_heads
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import InfluenceOptions, edited_design, influence_edit
-from ecbm.edit.report import drift_between, edited_objectives, head_gradient, json_ready, refitted_statistics
+from ecbm.edit.report import (
+    EditedObjectives,
+    drift_between,
+    edited_objectives,
+    head_gradient,
+    json_ready,
+    refitted_statistics,
+)
 from ecbm.edit.situation import Situation, carry, situation_of
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
-from ecbm.train.convex import label_objective, with_ones
+from ecbm.train.backbones import Standardise
+from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.train import train
 
@@ -113,7 +123,7 @@ class Editor:
         options = InfluenceOptions(fisher, damping, relative, gradient)
         started = time.monotonic()
         edited, whole = self._edited(edit)
-        situation = situation_of(self.model, self.data, whole, edited)
+        situation = situation_of(self.model, self.data, whole, edited, self.kept.terms)
         seconds: dict[str, float] = {"prepare": time.monotonic() - started}
         if not whole:
             return self._nothing(situation, method, seconds)
@@ -202,11 +212,11 @@ class Editor:
         kept = self.kept
         carried = carry(situation)
         same_backbone = _same_parameters(model, carried)
-        old_design = self._design_for(carried, situation, reuse=True)
         design = self._design_for(model, situation, reuse=same_backbone)
-        before = edited_objectives(carried, situation, carried.concept_logits_from(old_design[:, :-1]).detach())
+        before = edited_objectives(carried, situation, self._logits_before(carried, situation)).values
         logits = model.concept_logits_from(design[:, :-1]).detach()
-        after = edited_objectives(model, situation, logits)
+        reached = edited_objectives(model, situation, logits)
+        after = reached.values
         split = "val" if "val" in self.data.split_sizes else "train"
         watched = self.data.split(split)
         validation = with_ones(stages.extract_features(model.backbone, watched.inputs))
@@ -231,7 +241,7 @@ class Editor:
             "not_covered": not_covered,
             "drift": drift,
         }
-        report |= self._certificate(situation, model, design, logits, validation)
+        report |= self._certificate(situation, model, design, logits, reached, validation)
         worse = [stage for stage in after if not after[stage] <= before[stage] * (1 + 1e-9)]
         if worse and method in ("ekfac", "hessian"):
             figures = " and ".join(f"{before[stage]:.4g} to {after[stage]:.4g} ({stage})" for stage in worse)
@@ -244,22 +254,37 @@ class Editor:
         plain: dict[str, Any] = json_ready(report)
         return plain
 
+    def _logits_before(self, carried: ConceptBottleneck, situation: Situation) -> Tensor:
+        """Concept logits of the unedited model under the new names; those of samples that stay are kept."""
+        (rows_old, rows_new), (old, new) = situation.rows, situation.columns
+        if situation.aligned:
+            return self.kept.logits
+        logits = torch.zeros(len(situation.after), len(carried.concept_names), dtype=torch.float64)
+        logits[rows_new[:, None], new[None, :]] = self.kept.logits[rows_old[:, None], old[None, :]]
+        fresh = torch.ones(len(logits), dtype=torch.bool)
+        fresh[rows_new] = False
+        if bool(fresh.any()):
+            logits[fresh] = carried.concept_logits(
+                situation.after.select(fresh.nonzero().flatten()).inputs
+            ).double()
+        return logits
+
     def _design_for(self, model: ConceptBottleneck, situation: Situation, reuse: bool) -> Tensor:
         if reuse:
             return edited_design(situation, self.kept, model)
         return with_ones(stages.extract_features(model.backbone, situation.after.inputs))
 
     def _certificate(
-        self, situation: Situation, model: ConceptBottleneck, design: Tensor, logits: Tensor, validation: Tensor
+        self,
+        situation: Situation,
+        model: ConceptBottleneck,
+        design: Tensor,
+        logits: Tensor,
+        reached: EditedObjectives,
+        validation: Tensor,
     ) -> dict[str, Any]:
-        gradient = head_gradient(design, situation, model)
-        read = label_design(model, situation, logits)
-        head = with_ones(model.label_head.weight.detach())
-        head[:, -1] = model.label_head.bias.detach()
-        ones = situation.after.labels.new_ones(len(read)).double()
-        _, label_gradient = label_objective(
-            read, situation.after.labels, ones, head, model.recipe.label_regularisation
-        )
+        gradient = head_gradient(design, logits, situation, model)
+        label_gradient = reached.label_gradient
         joint = model.recipe.regime == "joint"
         covers = "both heads"
         if joint:
@@ -270,12 +295,13 @@ class Editor:
             model,
             design,
             gradient,
-            read,
+            reached.read,
             situation.after.labels,
             float(label_gradient.norm()),
             validation,
             covers,
             concept_head_fixed=joint,
+            design_norm=self._design_norm(situation, model, design),
         )
         out: dict[str, Any] = {"certificate": bound.to_dict()}
         if not model.recipe.is_linear:
@@ -284,6 +310,20 @@ class Editor:
             )
         out["residual"] = {"concept_head": float(gradient.norm()), "label_head": float(label_gradient.norm())}
         return out
+
+    def _design_norm(self, situation: Situation, model: ConceptBottleneck, design: Tensor) -> float:
+        """An upper bound on the spectral norm of the edited training features, from kept ones if they are wide."""
+        old, new = self.model.backbone, model.backbone
+        if not (isinstance(old, Standardise) and isinstance(new, Standardise)):
+            return spectral_bound(design)
+        kept = self.kept
+        fresh = torch.ones(len(design), dtype=torch.bool)
+        fresh[situation.rows[1]] = False
+        ratio, offset = old.scale / new.scale, (old.mean - new.mean) / new.scale
+        # Rows that stay are x' = ratio · x + offset of kept ones; removing rows lowers the norm.
+        stay = math.sqrt(len(kept.design) * kept.basis.largest) * max(float(ratio.max()), 1.0)
+        stay += math.sqrt(len(design)) * float(offset.norm())
+        return math.hypot(stay, float(design[fresh].norm())) * (1 + 1e-9)
 
 
 def _check_kinds(model: Any, data: Any) -> None:

@@ -36,7 +36,7 @@ class FrozenState:
         model, design = kept.model, kept.design
         self.exact, self.single = design, design.float()
         self.parameters = rows_of(model.concept_head)
-        self.logits = self.parameters @ design.T
+        self.logits = kept.logits.T.contiguous()
         p = torch.sigmoid(self.logits)
         self.residuals = (p - kept.terms.targets.T) * kept.terms.weights.T
         self.sums = self.residuals @ design
@@ -160,18 +160,17 @@ def step_frozen(situation: Situation, kept: Kept) -> ConceptBottleneck | None:
     What :func:`~ecbm.edit.paper.influence_edit` does, from kept logits and residuals: changed terms only for the
     concept heads, moved columns only for what the label head reads.
     """
-    old, new = situation.columns
-    same = len(old) == len(kept.model.concept_names) == len(situation.edited.concept_names)
-    in_order = situation.same_samples and torch.equal(*situation.rows) and torch.equal(old, new)
-    inverses = kept.label_inverses_for(situation.columns, len(new)) if same and in_order else None
-    if inverses is None or kept.model.recipe.regime == "joint":
+    if not situation.aligned or kept.model.recipe.regime == "joint":
+        return None
+    inverses = kept.label_inverses_for(situation.columns, len(kept.model.concept_names))
+    if inverses is None:
         return None
     state, terms = kept.frozen, situation.terms_after
-    touched = situation.touched_columns()
-    change = torch.sigmoid(state.logits[touched]) - terms.targets.T[touched]
-    change = change.mul_(terms.weights.T[touched]).sub_(state.residuals[touched])
-    rows = (change != 0).any(0).nonzero().flatten()
-    gradient = change[:, rows] @ state.exact[rows] / len(situation.after)
+    touched, rows = situation.touched_columns(), situation.changed_rows()
+    here = touched[:, None], rows[None, :]
+    change = torch.sigmoid(state.logits[here]).sub_(terms.targets[rows][:, touched].T)
+    change = change.mul_(terms.weights[rows][:, touched].T).sub_(state.residuals[here])
+    gradient = change @ state.exact[rows] / len(situation.after)
     preconditioner = state.preconditioner
     step = preconditioner.basis.precondition(preconditioner.diagonal[touched], gradient)
     parameters, logits = state.parameters.clone(), state.logits.clone()

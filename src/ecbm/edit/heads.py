@@ -19,7 +19,7 @@ __all__ = ["EXACT_TOLERANCE", "SolvedHeads", "label_design", "rows_of", "solve_h
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
 # α, and that error is divided by β once more. Newton gets there in one more step.
-EXACT_TOLERANCE = 1e-12
+EXACT_TOLERANCE = 5e-12
 _LABEL_TOLERANCE = 1e-10
 _ACCEPTABLE = 1e-9
 

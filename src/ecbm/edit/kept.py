@@ -56,6 +56,11 @@ class Kept:
         return design
 
     @cached_property
+    def logits(self) -> Tensor:
+        """Concept logits of the training samples, float64."""
+        return self.model.concept_logits_from(self.design[:, :-1]).detach().double()
+
+    @cached_property
     def validation(self) -> Tensor:
         """Validation features with a column of ones; the training ones where there is no validation split."""
         if "val" not in self.data.split_sizes:
@@ -76,8 +81,7 @@ class Kept:
         """What preconditions warm-started concept heads (:meth:`FeatureBasis.leading_inverses`)."""
         basis = self.basis
         started = time.monotonic()
-        with torch.no_grad():
-            p = torch.sigmoid(self.model.concept_head(self.design[:, :-1]))
+        p = torch.sigmoid(self.logits)
         curvature = self.terms.weights * p * (1 - p) / len(p)
         leading = basis.leading_inverses(self.design, curvature, self.concept_l2)
         self._timed("concept blocks", started)
@@ -211,10 +215,8 @@ class Kept:
     @cached_property
     def read(self) -> Tensor:
         """What the label head was fitted on."""
-        with torch.no_grad():
-            logits = self.model.concept_head(self.design[:, :-1])
         model = self.model
-        return stages.label_inputs(model.recipe, logits, self.train.concepts, model.low, model.high)
+        return stages.label_inputs(model.recipe, self.logits, self.train.concepts, model.low, model.high)
 
     def label_curvature(self, fisher: Fisher) -> EKFAC:
         """EK-FAC of J_Y at the model."""

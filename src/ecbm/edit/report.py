@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -9,11 +10,18 @@ import torch
 from torch import Tensor
 
 from ecbm.edit.situation import Situation
-from ecbm.train.convex import concept_objective, label_objective, with_ones
+from ecbm.train.convex import label_objective, with_ones
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.stages import label_inputs
 
-__all__ = ["drift_between", "edited_objectives", "json_ready", "refitted_statistics"]
+__all__ = [
+    "EditedObjectives",
+    "drift_between",
+    "edited_objectives",
+    "head_gradient",
+    "json_ready",
+    "refitted_statistics",
+]
 
 
 def json_ready(value: Any) -> Any:
@@ -25,7 +33,19 @@ def json_ready(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def edited_objectives(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> dict[str, float]:
+@dataclasses.dataclass(frozen=True)
+class EditedObjectives:
+    """J'_C and J'_Y of a model over the edited training samples, and what computing J'_Y left behind.
+
+    ``read`` is what the label head reads (with ones) and ``label_gradient`` the gradient over it.
+    """
+
+    values: dict[str, float]
+    read: Tensor
+    label_gradient: Tensor
+
+
+def edited_objectives(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> EditedObjectives:
     """J'_C and J'_Y of a model under the new names, over the edited training samples.
 
     J'_C counts the L2 of every parameter of g, backbone included.
@@ -38,17 +58,17 @@ def edited_objectives(model: ConceptBottleneck, situation: Situation, logits: Te
     read = with_ones(label_inputs(recipe, logits, after.concepts, model.low, model.high))
     ones = torch.ones(len(read), dtype=torch.float64)
     head = torch.cat([model.label_head.weight, model.label_head.bias[:, None]], 1).detach()
-    label, _ = label_objective(read, after.labels, ones, head, recipe.label_regularisation)
-    return {"concepts": data_term + 0.5 * recipe.concept_regularisation * squares, "labels": float(label)}
+    label, gradient = label_objective(read, after.labels, ones, head, recipe.label_regularisation)
+    values = {"concepts": data_term + 0.5 * recipe.concept_regularisation * squares, "labels": float(label)}
+    return EditedObjectives(values, read, gradient)
 
 
-def head_gradient(design: Tensor, situation: Situation, model: ConceptBottleneck) -> Tensor:
-    """∇J'_C over the concept head (k, d), at given features."""
+def head_gradient(design: Tensor, logits: Tensor, situation: Situation, model: ConceptBottleneck) -> Tensor:
+    """∇J'_C over the concept head (k, d), at given features and the logits of the head on them."""
     head = torch.cat([model.concept_head.weight, model.concept_head.bias[:, None]], 1).detach()
     terms = situation.terms_after
-    return concept_objective(
-        design, terms.targets.double(), terms.weights.double(), head, model.recipe.concept_regularisation
-    )[1]
+    residual = torch.sigmoid(logits).sub_(terms.targets).mul_(terms.weights)
+    return (residual.T @ design).div_(len(design)).add_(head, alpha=model.recipe.concept_regularisation)
 
 
 def drift_between(

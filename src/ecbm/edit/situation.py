@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -56,11 +57,28 @@ class Situation:
         """True if no training sample comes or goes."""
         return len(self.before) == len(self.after) == len(self.rows[0])
 
+    @cached_property
+    def aligned(self) -> bool:
+        """True if samples and concepts are the same, in the same order."""
+        same_columns = self.terms_before.targets.shape == self.terms_after.targets.shape
+        in_order = all(torch.equal(*pair) for pair in (self.rows, self.columns))
+        return self.same_samples and same_columns and len(self.columns[0]) == len(self.positive) and in_order
+
+    @cached_property
+    def _differs(self) -> Tensor | None:
+        """Which terms changed (n, k), where nothing else did."""
+        if not self.aligned:
+            return None
+        a, b = self.terms_before, self.terms_after
+        return (a.targets != b.targets).logical_or_(a.weights != b.weights)
+
     def touched_columns(self) -> Tensor:
         """New columns whose terms differ from the old ones: given the features, only these heads can move."""
         total = self.terms_after.targets.shape[1]
         if not self.same_samples:
             return torch.arange(total)
+        if self._differs is not None:
+            return self._differs.any(0).nonzero().flatten()
         touched = torch.ones(total, dtype=torch.bool)
         (rows_old, rows_new), (old, new) = self.rows, self.columns
         a, b = self.terms_before, self.terms_after
@@ -72,6 +90,8 @@ class Situation:
     def changed_rows(self) -> Tensor:
         """New rows of kept samples with a changed concept target or weight among the kept concepts."""
         (rows_old, rows_new), (old, new) = self.rows, self.columns
+        if self._differs is not None:
+            return self._differs.any(1).nonzero().flatten()
         a, b = self.terms_before, self.terms_after
         differs = (a.targets[rows_old][:, old] != b.targets[rows_new][:, new]).any(1)
         differs |= (a.weights[rows_old][:, old] != b.weights[rows_new][:, new]).any(1)
@@ -108,13 +128,11 @@ class Situation:
         return {"terms": terms, "samples": len(samples), "concepts": len(concepts)}
 
 
-def situation_of(model: ConceptBottleneck, data: Dataset, edit: Edit, edited: Dataset) -> Situation:
-    """Put an edit beside a model and its data."""
-    before, after = data.split("train"), edited.split("train")
-    gone = set(edit.remove_samples)  # an id that comes back is another sample
-    shared = [
-        (row, after.rows_by_id[i]) for row, i in enumerate(before.ids) if i in after.rows_by_id and i not in gone
-    ]
+def situation_of(
+    model: ConceptBottleneck, data: Dataset, edit: Edit, edited: Dataset, before: ConceptTerms | None = None
+) -> Situation:
+    """Put an edit beside a model and its data; ``before`` are the terms of the data, where they are at hand."""
+    old, after = data.split("train"), edited.split("train")
     names = {name: column for column, name in enumerate(edited.concept_names)}
     kept = [(column, names[name]) for column, name in enumerate(data.concept_names) if name in names]
     positive = positive_weights(after, model.recipe_for(edited.concept_names))
@@ -123,12 +141,20 @@ def situation_of(model: ConceptBottleneck, data: Dataset, edit: Edit, edited: Da
         edit,
         data,
         edited,
-        _pairs(shared),
+        _shared_rows(old, after, set(edit.remove_samples)),
         _pairs(kept),
         positive,
-        concept_terms(before.concepts, model.positive_weights),
+        before or concept_terms(old.concepts, model.positive_weights),
         concept_terms(after.concepts, positive),
     )
+
+
+def _shared_rows(before: Dataset, after: Dataset, gone: set[str]) -> tuple[Tensor, Tensor]:
+    """Old and new rows of samples that stay; an id that comes back is another sample."""
+    if before.ids == after.ids and not gone:
+        return torch.arange(len(before)), torch.arange(len(before))
+    places = after.rows_by_id
+    return _pairs([(row, places[i]) for row, i in enumerate(before.ids) if i in places and i not in gone])
 
 
 def _pairs(pairs: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:

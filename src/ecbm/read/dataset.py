@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -86,7 +86,7 @@ class Dataset:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        put("ids", tuple(str(i) for i in ids))
+        put("ids", tuple(map(str, ids)))
         put("inputs", TensorInputs(inputs) if isinstance(inputs, Tensor) else inputs)
         put("concepts", torch.as_tensor(concepts, dtype=torch.float32))
         put("labels", torch.as_tensor(labels, dtype=torch.long))
@@ -167,14 +167,12 @@ class Dataset:
         """Hexadecimal digest of everything: names, ids, splits, labels, concepts and inputs, in order."""
         total = hashlib.blake2b(digest_size=20)
         for names in (self.concept_names, self.class_names, self.ids, self.splits):
-            joined = "\x1f".join(f"{len(name)}:{name}" for name in names)
-            total.update(f"{len(names)}|{joined}|".encode())
+            total.update(_encoded(names))
         # Missing labels compare by being missing, not by the bit pattern of their NaN.
         concepts = torch.where(self.concepts.isnan(), torch.nan, self.concepts)
         total.update(np.ascontiguousarray(concepts.numpy()).tobytes())
         total.update(self.labels.numpy().tobytes())
-        for digest in self.row_digests:
-            total.update(digest)
+        total.update(b"".join(self.row_digests))
         return total.hexdigest()
 
     # -- making others -------------------------------------------------------------------------------------
@@ -232,19 +230,21 @@ class Dataset:
 
     def _check(self) -> None:
         n, k = len(self.ids), len(self.concept_names)
-        seen: dict[str, int] = {}
-        for row, name in enumerate(self.ids):
-            if name in seen:
-                raise InputError(f"duplicate id {name!r} (rows {seen[name] + 1} and {row + 1}); ids must be unique")
-            seen[name] = row
+        if len(set(self.ids)) < n:
+            seen: dict[str, int] = {}
+            for row, name in enumerate(self.ids):
+                if name in seen:
+                    where = f"rows {seen[name] + 1} and {row + 1}"
+                    raise InputError(f"duplicate id {name!r} ({where}); ids must be unique")
+                seen[name] = row
         for kind, names in (("concept", self.concept_names), ("class", self.class_names)):
             if len(set(names)) != len(names):
                 twice = next(name for name in names if names.count(name) > 1)
                 raise InputError(f"duplicate {kind} name {twice!r}; names must be unique")
             if "" in names:
                 raise InputError(f"{kind} {names.index('') + 1} has an empty name; every {kind} needs one")
-        if "" in seen:
-            raise InputError(f"row {seen[''] + 1}: the id is empty; every sample needs one")
+        if "" in self.ids:
+            raise InputError(f"row {self.ids.index('') + 1}: the id is empty; every sample needs one")
         if len(self.inputs) != n:
             raise InputError(f"{len(self.inputs)} inputs for {n} ids; give one input a sample")
         if tuple(self.concepts.shape) != (n, k):
@@ -255,9 +255,9 @@ class Dataset:
             raise InputError(f"{len(self.splits)} splits for {n} ids; give one split a sample")
         if n and (int(self.labels.min()) < 0 or int(self.labels.max()) >= len(self.class_names)):
             raise InputError(f"class labels must lie in 0..{len(self.class_names) - 1} (the class names)")
-        wrong = (~((self.concepts >= 0) & (self.concepts <= 1)) & ~self.concepts.isnan()).nonzero()
-        if len(wrong):
-            row, column = wrong[0].tolist()
+        outside = (self.concepts < 0) | (self.concepts > 1)  # a missing label (NaN) is neither
+        if bool(outside.any()):
+            row, column = outside.nonzero()[0].tolist()
             raise InputError(
                 f"row {row + 1} (id {self.ids[row]!r}), column {self.concept_names[column]!r}: "
                 f"{self.concepts[row, column].item():g} is not in [0, 1]; leave missing labels empty (NaN)"
@@ -266,3 +266,10 @@ class Dataset:
             bad = self.inputs.first_not_finite()
             if bad is not None:
                 raise InputError(f"row {bad + 1} (id {self.ids[bad]!r}): its features contain NaN or infinity")
+
+
+@lru_cache(maxsize=16)
+def _encoded(names: tuple[str, ...]) -> bytes:
+    """Names as the fingerprint reads them. Edited datasets share their tuples, so this is done once for most."""
+    joined = "\x1f".join(f"{len(name)}:{name}" for name in names)
+    return f"{len(names)}|{joined}|".encode()

@@ -67,11 +67,13 @@ class FeatureBasis:
     vectors: Tensor
     squared: Tensor
     """(XQ)², float32: from it the Hessian's diagonal in this basis is one matrix product."""
+    largest: float = math.inf
+    """The largest eigenvalue, where the basis belongs to the design itself."""
 
     @classmethod
     def of(cls, design: Tensor) -> FeatureBasis:
-        _, vectors = torch.linalg.eigh(design.T @ design / len(design))
-        return cls(vectors.float(), (design.float() @ vectors.float()).square_())
+        values, vectors = torch.linalg.eigh(design.T @ design / len(design))
+        return cls(vectors.float(), (design.float() @ vectors.float()).square_(), float(values[-1]))
 
     def for_rows(self, rows: tuple[Tensor, Tensor], design: Tensor) -> FeatureBasis:
         """The same basis for other samples: ``rows`` pairs old and new rows of those that stay.

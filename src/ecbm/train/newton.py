@@ -180,7 +180,7 @@ def minimise(
         # Inexact Newton: the system is solved the better the closer the optimum (superlinear), but never better
         # than the tolerance asks for. Unit right-hand sides keep float32 within its range.
         wanted = torch.where(norms < 1e-3, norms, norms.sqrt()).clamp(1e-5, 0.1)
-        forcing = torch.maximum(wanted, 0.2 * share / norms).clamp_max(0.5).to(dtype)
+        forcing = torch.maximum(wanted, (0.5 if problem.together else 0.2) * share / norms).clamp_max(0.5).to(dtype)
         scaled = (gradient[rows] / norms[:, None]).to(dtype)
         direction, count, sound = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
         products += count

@@ -66,6 +66,8 @@ def concept_terms(concepts: Tensor, positive: Tensor) -> ConceptTerms:
     ([[3.0, 0.0]], [[1.0, 0.0]])
     """
     known = ~concepts.isnan()
+    if bool((positive == 1).all()):
+        return ConceptTerms(concepts.float().nan_to_num(0.0), known.float())
     targets = concepts.nan_to_num(0.0).double()
     scale = positive * targets + (1 - targets)
     weighted = torch.where(known, positive * targets / scale, 0.0)

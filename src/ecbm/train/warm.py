@@ -4,7 +4,7 @@
 sums over samples S = Rᵀ X of the old residuals R = w(p − t) are kept, so that
 
 - the first gradient needs the changed rows only, and the second one a float32 product of R' − R, which is small;
-- logits and gradients are computed in float64 once, for the last step and its proof;
+- logits and gradients are computed in float64 once, before the last steps;
 - removed samples keep their rows with weight 0, and a standardisation that moved with the samples is a change of
   coordinates (:class:`Coordinates`): no row of the design is computed or copied again.
 """
@@ -25,6 +25,9 @@ __all__ = ["Coordinates", "KeptDesign", "MovedConcepts", "Preconditioner", "solv
 _FIRST = 3e-2
 _FINEST = 2e-6
 _ROUNDS = 8
+# A gradient that float32 still tells apart from rounding, and how many steps are made without float64 at most.
+_ROUGH, _ROUGH_STEPS = 1e-7, 5
+_SMALL_MOVE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +114,8 @@ class _Terms:
         return out if self.weights is None else out.mul_(self.weights)
 
     def of(self, rows: Tensor) -> _Terms:
+        if len(rows) == len(self.targets):
+            return self
         return _Terms(self.targets[rows], None if self.weights is None else self.weights[rows], self.count)
 
 
@@ -147,36 +152,17 @@ def solve_moved_concepts(
     plain = bool((weights == 1).all())
     terms = _Terms(targets.double(), None if plain else weights.double(), count)
     share = 0.7 * tolerance / math.sqrt(max(len(start), 1))
-    parameters, p = start.clone(), torch.sigmoid(logits)
-    change = terms.residual(p) - old_residuals
-    rows = (change != 0).any(0).nonzero().flatten()
-    first = design.in_new(change[:, rows] @ design.exact[rows])
-    gradient = (old_sums + first).div_(count).add_(parameters, alpha=l2)
-    before = norms = gradient.norm(dim=1)
-    products = 0
-
-    # Two steps with what float32 can tell of the gradient.
-    forcing = torch.full_like(norms, _FIRST)
-    for step in range(2):
-        move, used = _newton_move(design, terms.curvature(p), l2, gradient, norms, forcing, preconditioner)
-        products += used
-        parameters -= move
-        if step == 1:
-            break
-        p = torch.sigmoid(logits + design.logits((parameters - start).float()))
-        moved = design.sums((terms.residual(p) - old_residuals).float())
-        gradient = (old_sums + moved).div_(count).add_(parameters, alpha=l2)
-        before, norms = norms, gradient.norm(dim=1)
-        forcing = (norms / before.clamp_min(1e-300)).square_().clamp_(1e-5, 0.1)
+    parameters, steps, products = _roughly(
+        design, terms, l2, start, logits, old_residuals, old_sums, preconditioner, share
+    )
 
     at = design.logits(parameters)
+    residuals = terms.residual(torch.sigmoid(at))
+    sums = design.sums(residuals)
+    final = torch.full_like(parameters[:, 0], math.inf)
     going = torch.arange(len(parameters))
-    final = torch.full_like(norms, math.inf)
-    steps = 2
     for _ in range(_ROUNDS):
-        mine = terms.of(going) if len(going) < len(parameters) else terms
-        p = torch.sigmoid(at[going])
-        gradient = design.sums(mine.residual(p)).div_(count).add_(parameters[going], alpha=l2)
+        gradient = sums[going].div_(count).add_(parameters[going], alpha=l2)
         norms = gradient.norm(dim=1)
         if not bool(norms.isfinite().all()) or bool((norms > final[going].clamp_max(1e-2)).any()):
             return None
@@ -184,19 +170,68 @@ def solve_moved_concepts(
         if float(final.norm()) <= tolerance:
             return MovedConcepts(parameters, at, float(final.norm()), steps, products)
         left = norms > share
-        if not bool(left.all()):
-            going, gradient, norms, p, mine = going[left], gradient[left], norms[left], p[left], mine.of(left)
+        going, gradient, norms = going[left], gradient[left], norms[left]
+        mine = terms.of(going)
         forcing = (0.7 * share / norms).clamp_(_FINEST, 0.5)
-        move, used = _newton_move(design, mine.curvature(p), l2, gradient, norms, forcing, preconditioner.of(going))
-        products += used
-        steps += 1
+        curvature = mine.curvature(torch.sigmoid(at[going]))
+        move, used = _newton_move(design, curvature, l2, gradient, norms, forcing, preconditioner.of(going))
+        products, steps = products + used, steps + 1
         parameters[going] -= move
-        # A move this small is known to float64's accuracy from a float32 product; a larger one is not.
-        if float(move.abs().max()) < 1e-6:
-            at[going] += design.logits(move.float()).neg_()
+        # A move this small is known to float64's accuracy from float32 products; a larger one is not.
+        if float(move.abs().max()) < _SMALL_MOVE:
+            at[going] -= design.logits(move.float())
+            new = mine.residual(torch.sigmoid(at[going]))
+            sums[going] += design.sums((new - residuals[going]).float())
         else:
             at[going] = design.logits(parameters[going])
+            new = mine.residual(torch.sigmoid(at[going]))
+            sums[going] = design.sums(new)
+        residuals[going] = new
     return None
+
+
+def _roughly(
+    design: KeptDesign,
+    terms: _Terms,
+    l2: float,
+    start: Tensor,
+    logits: Tensor,
+    old_residuals: Tensor,
+    old_sums: Tensor,
+    preconditioner: Preconditioner,
+    share: float,
+) -> tuple[Tensor, int, int]:
+    """Newton steps with what float32 can tell of the gradient: parameters, steps, products.
+
+    A system is solved no better than Newton's own error makes worth while, (|g| / |g before|)² (Eisenstat, Walker).
+    """
+    parameters, p, count = start.clone(), torch.sigmoid(logits), terms.count
+    change = terms.residual(p) - old_residuals
+    rows = (change != 0).any(0).nonzero().flatten()
+    first = design.in_new(change[:, rows] @ design.exact[rows])
+    gradient = (old_sums + first).div_(count).add_(parameters, alpha=l2)
+    norms = gradient.norm(dim=1)
+    going = torch.arange(len(start))
+    forcing = torch.full_like(norms, _FIRST)
+    products = 0
+    for step in range(1, _ROUGH_STEPS + 1):
+        mine = terms.of(going)
+        curvature = mine.curvature(p)
+        move, used = _newton_move(design, curvature, l2, gradient, norms, forcing, preconditioner.of(going))
+        products += used
+        parameters[going] -= move
+        if step == _ROUGH_STEPS:
+            break
+        p = torch.sigmoid(logits[going] + design.logits((parameters[going] - start[going]).float()))
+        moved = design.sums((mine.residual(p) - old_residuals[going]).float())
+        gradient = (old_sums[going] + moved).div_(count).add_(parameters[going], alpha=l2)
+        before, norms = norms, gradient.norm(dim=1)
+        left = norms > max(_ROUGH, share)
+        if not bool(left.any()):
+            break
+        going, gradient, p, before, norms = going[left], gradient[left], p[left], before[left], norms[left]
+        forcing = torch.maximum((norms / before).square_(), 0.3 * _ROUGH / norms).clamp_(1e-5, 0.1)
+    return parameters, step, products
 
 
 def _newton_move(
