@@ -36,7 +36,7 @@ from torch import Tensor
 import ecbm
 from ecbm.edit.situation import Situation, situation_of
 from ecbm.train.model import Provenance
-from ecbm.verify.fidelity import closure, fine_tuned, recovery
+from ecbm.verify.fidelity import closing_seconds, closure, fine_tuned, recovery
 from fidelity_scenarios import SCENARIOS
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -132,10 +132,11 @@ def candidates(
     for budget in budgets:
         timed(f"auto, budget {budget:.0%}", "auto", budget=budget)
     durations = [out["exact" if linear else "heads only"][1]] if linear else [b * retraining for b in budgets]
+    closing = closing_seconds(editor, situation)
     for duration, budget in zip(durations, budgets or (None,), strict=True):
         tried: dict[str, list[ecbm.ConceptBottleneck]] = {}
         for rate in RATES:
-            for name, model in fine_tuned(editor, situation, duration, rate * peak).items():
+            for name, model in fine_tuned(editor, situation, duration, rate * peak, closing).items():
                 tried.setdefault(name, []).append(model)
         for name, models in tried.items():
             label = f"{name}, {budget:.0%}" if budget else f"{name}, same time"
@@ -164,6 +165,9 @@ def run_scenario(
     changes: dict[str, list[Tensor]] = {}
     for seed in originals:
         model = store.model(before, recipe.replace(seed=seed))
+        # A budget is a share of what retraining takes: of the same figure that the controls are timed by.
+        training = {**model.provenance.training, "seconds": seconds}
+        model.provenance = Provenance(model.provenance.data_fingerprint, training)
         start = predictions(model, test, names)
 
         def judge(model: ecbm.ConceptBottleneck, start: dict[str, Any] = start) -> dict[str, Any]:

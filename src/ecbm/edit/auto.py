@@ -6,8 +6,9 @@
    length = gᵀΔ / Δᵀ(GGN + α)Δ, and damping and length are chosen by the edited objective on a sample of the data.
 3. Gradient steps on the edited data, for the time that is left.
 
-After 2 and 3 the heads are solved again on the new features. A rung is kept only if the edited training objective
-went down and the validation error did not go up.
+After 2 and 3 the concept head is solved again on the new features. A rung is kept only if the edited training
+objective went down and the validation error did not go up. The label head reads the concepts of the last rung and
+is solved at the end.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm.curvature import Vector
-from ecbm.edit.heads import solve_heads
+from ecbm.edit.heads import SolvedConcepts, rows_of, solve_concepts, solve_label, with_heads
 from ecbm.edit.influence import ConceptPart, add_step, concept_part, gradient_sum
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import edited_design
-from ecbm.edit.report import edited_objectives
-from ecbm.edit.situation import Situation, carry
+from ecbm.edit.report import edited_concept_objective
+from ecbm.edit.situation import Situation, carry, has_statistics
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
@@ -63,6 +64,7 @@ class _Rung:
 
     name: str
     model: ConceptBottleneck
+    logits: Tensor
     objective: float
     validation: float
     seconds: float
@@ -77,9 +79,8 @@ class _Rung:
 
 
 class _Ladder:
-    def __init__(self, situation: Situation, kept: Kept, limit: float) -> None:
-        self.situation, self.kept, self.limit = situation, kept, limit
-        self.started = time.monotonic()
+    def __init__(self, situation: Situation, kept: Kept, limit: float, started: float) -> None:
+        self.situation, self.kept, self.limit, self.started = situation, kept, limit, started
         self.spent_before = sum(kept.seconds.values())
         self.rungs: list[_Rung] = []
         self.tried: list[dict[str, Any]] = []
@@ -90,13 +91,13 @@ class _Ladder:
         fitting = sum(self.kept.seconds.values()) - self.spent_before
         return self.limit - (time.monotonic() - self.started - fitting)
 
-    def judge(self, name: str, model: ConceptBottleneck, design: Tensor, started: float) -> _Rung:
-        logits = model.concept_logits_from(design[:, :-1]).detach()
-        objectives = edited_objectives(model, self.situation, logits)
-        seconds = time.monotonic() - started
-        return _Rung(name, model, objectives.values["concepts"], self._validation(model), seconds)
+    def judge(self, name: str, solved: SolvedConcepts, started: float, features: Tensor | None = None) -> _Rung:
+        """What decides about a solved rung; ``features`` are the validation split's, where they are at hand."""
+        objective = edited_concept_objective(solved.model, self.situation, solved.logits)
+        validation = self._validation(solved.model, features)
+        return _Rung(name, solved.model, solved.logits, objective, validation, time.monotonic() - started)
 
-    def _validation(self, model: ConceptBottleneck) -> float:
+    def _validation(self, model: ConceptBottleneck, features: Tensor | None) -> float:
         """Share of known concept labels of the validation split that are predicted wrongly; without one, 0 for all.
 
         Errors and not the loss: exactly solved heads are surer of themselves on a better backbone, and the loss
@@ -107,7 +108,8 @@ class _Ladder:
             return 0.0
         val = edited.split("val")
         known = ~val.concepts.isnan()
-        wrong = (model.concept_logits(val.inputs) > 0) != (val.concepts >= 0.5)
+        logits = model.concept_logits(val.inputs) if features is None else model.concept_logits_from(features)
+        wrong = (logits > 0) != (val.concepts >= 0.5)
         return float((wrong & known).sum()) / max(int(known.sum()), 1)
 
     def keep_if_better(self, rung: _Rung) -> bool:
@@ -122,28 +124,51 @@ class _Ladder:
 
 def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptBottleneck, dict[str, Any]]:
     """Climb the ladder within ``budget``: a share of the cost of retraining, or seconds."""
+    started = time.monotonic()
     carried = carry(situation, refit_statistics=True)
     forward = _forward_seconds(carried, situation)
-    ladder = _Ladder(situation, kept, budget if budget >= 1 else budget * retraining_seconds(kept.model, forward))
+    limit = budget if budget >= 1 else budget * retraining_seconds(kept.model, forward)
+    ladder = _Ladder(situation, kept, limit, started)
     mark = time.monotonic()
     design = edited_design(situation, kept, carried)
-    solved = solve_heads(carried, situation, design)
-    heads_seconds = time.monotonic() - mark
-    ladder.keep_if_better(ladder.judge("heads exactly", solved.model, design, mark))
-    closing = forward + heads_seconds
-    why = _climb(ladder, forward, closing)
+    concepts = solve_concepts(carried, situation, design)
+    solved_in = time.monotonic() - mark
+    ladder.keep_if_better(ladder.judge("heads exactly", concepts, mark, _validation_features(ladder)))
+    mark = time.monotonic()
+    inverses = kept.label_inverses_for(situation.columns, len(carried.concept_names))
+    label = solve_label(concepts.model, situation, concepts.logits, inverses, 0).model
+    label_seconds = time.monotonic() - mark
+    # A rung ends with a pass over both splits and the concept head; the label head is solved again after the last.
+    ladder.limit -= label_seconds
+    watched = situation.edited.split_sizes.get("val", 0) / len(situation.after)
+    why = _climb(ladder, forward, (1 + watched) * forward + solved_in)
+    ladder.limit += label_seconds
     best = ladder.rungs[-1]
+    model = label
+    if len(ladder.rungs) > 1:
+        last, head = best.model, rows_of(label.label_head)
+        warm = with_heads(last, rows_of(last.concept_head), head, last.low, last.high)
+        model = solve_label(warm, situation, best.logits, inverses, 0).model
     settings = {
         "why": why,
         "budget_seconds": ladder.limit,
         "ladder": ladder.tried,
         "kept_rung": best.name,
     }
-    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in best.model.backbone.modules()):
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.backbone.modules()):
         settings["not covered"] = {
             "BatchNorm statistics": "frozen in every edit; they hold traces of removed samples"
         }
-    return best.model, settings
+    return model, settings
+
+
+def _validation_features(ladder: _Ladder) -> Tensor | None:
+    """Kept ones, where the edit moved neither them nor the samples."""
+    situation = ladder.situation
+    if has_statistics(situation.model.backbone) and not situation.same_samples:
+        return None
+    untouched = situation.data.splits == situation.edited.splits and situation.data.ids == situation.edited.ids
+    return ladder.kept.validation[:, :-1] if untouched else None
 
 
 def _forward_seconds(model: ConceptBottleneck, situation: Situation) -> float:
@@ -179,14 +204,13 @@ def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
 
 
 def _finish(ladder: _Ladder, name: str, backbone: nn.Module, started: float) -> _Rung:
-    """Put a backbone under the last rung's heads and solve them again on its features."""
+    """Put a backbone under the last rung's concept head and solve that again on its features."""
     last = ladder.rungs[-1].model
     moved = copy.copy(last)
     moved._modules = dict(last._modules)
     moved.backbone = backbone.eval()
     design = with_ones(stages.extract_features(backbone, ladder.situation.after.inputs))
-    solved = solve_heads(moved, ladder.situation, design, features_moved=True)
-    return ladder.judge(name, solved.model, design, started)
+    return ladder.judge(name, solve_concepts(moved, ladder.situation, design, features_moved=True), started)
 
 
 # -- the curvature step --------------------------------------------------------------------------------------

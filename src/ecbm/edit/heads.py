@@ -15,7 +15,17 @@ from ecbm.train.joint import solve_joint_heads
 from ecbm.train.model import ConceptBottleneck, linear_from
 from ecbm.train.terms import ConceptTerms
 
-__all__ = ["EXACT_TOLERANCE", "SolvedHeads", "label_design", "rows_of", "solve_heads", "solve_label", "with_heads"]
+__all__ = [
+    "EXACT_TOLERANCE",
+    "SolvedConcepts",
+    "SolvedHeads",
+    "label_design",
+    "rows_of",
+    "solve_concepts",
+    "solve_heads",
+    "solve_label",
+    "with_heads",
+]
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
 # α, and that error is divided by β once more. Newton gets there in one more step.
@@ -29,6 +39,15 @@ class SolvedHeads:
     """A model with re-solved heads."""
 
     model: ConceptBottleneck
+    newton_steps: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SolvedConcepts:
+    """A model with a re-solved concept head, and its logits on the edited training samples."""
+
+    model: ConceptBottleneck
+    logits: Tensor
     newton_steps: int
 
 
@@ -102,6 +121,20 @@ def solve_heads(
     features_moved
         True if the features are not those the heads were solved on: then every concept is touched.
     """
+    solved = solve_concepts(carried, situation, design, basis=basis, leading=leading, features_moved=features_moved)
+    return solve_label(solved.model, situation, solved.logits, inverses, solved.newton_steps)
+
+
+def solve_concepts(
+    carried: ConceptBottleneck,
+    situation: Situation,
+    design: Tensor,
+    *,
+    basis: FeatureBasis | None = None,
+    leading: Tensor | None = None,
+    features_moved: bool = False,
+) -> SolvedConcepts:
+    """The first half of :func:`solve_heads`; the label head is left as it is."""
     recipe, terms = carried.recipe, situation.terms_after
     alpha = recipe.concept_regularisation
     if recipe.regime == "joint":
@@ -115,8 +148,7 @@ def solve_heads(
         parameters, steps = _concepts(start, design, terms, alpha, touched, basis, leading)
     logits = design @ parameters.T
     low, high = stages.logit_range(logits, situation.after.concepts)
-    model = with_heads(carried, parameters, None, low, high)
-    return solve_label(model, situation, logits, inverses, steps)
+    return SolvedConcepts(with_heads(carried, parameters, None, low, high), logits, steps)
 
 
 def solve_label(

@@ -65,7 +65,10 @@ class Kept:
         """Validation features with a column of ones; the training ones where there is no validation split."""
         if "val" not in self.data.split_sizes:
             return self.design
-        return with_ones(stages.extract_features(self.model.backbone, self.data.split("val").inputs))
+        started = time.monotonic()
+        design = with_ones(stages.extract_features(self.model.backbone, self.data.split("val").inputs))
+        self._timed("features", started)
+        return design
 
     @cached_property
     def basis(self) -> FeatureBasis:

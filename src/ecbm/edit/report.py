@@ -17,6 +17,7 @@ from ecbm.train.stages import label_inputs
 __all__ = [
     "EditedObjectives",
     "drift_between",
+    "edited_concept_objective",
     "edited_objectives",
     "head_gradient",
     "json_ready",
@@ -46,21 +47,24 @@ class EditedObjectives:
 
 
 def edited_objectives(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> EditedObjectives:
-    """J'_C and J'_Y of a model under the new names, over the edited training samples.
-
-    J'_C counts the L2 of every parameter of g, backbone included.
-    """
-    recipe, after, terms = model.recipe, situation.after, situation.terms_after
-    losses = torch.nn.functional.softplus(logits) - terms.targets.double() * logits
-    data_term = float((terms.weights.double() * losses).sum()) / len(after)
-    predictor = [*model.backbone.parameters(), *model.concept_head.parameters()]
-    squares = sum(float(p.detach().double().square().sum()) for p in predictor)
+    """J'_C and J'_Y of a model under the new names, over the edited training samples."""
+    recipe, after = model.recipe, situation.after
     read = with_ones(label_inputs(recipe, logits, after.concepts, model.low, model.high))
     ones = torch.ones(len(read), dtype=torch.float64)
     head = torch.cat([model.label_head.weight, model.label_head.bias[:, None]], 1).detach()
     label, gradient = label_objective(read, after.labels, ones, head, recipe.label_regularisation)
-    values = {"concepts": data_term + 0.5 * recipe.concept_regularisation * squares, "labels": float(label)}
+    values = {"concepts": edited_concept_objective(model, situation, logits), "labels": float(label)}
     return EditedObjectives(values, read, gradient)
+
+
+def edited_concept_objective(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> float:
+    """J'_C over the edited training samples, from their concept logits: the L2 counts every parameter of g."""
+    terms = situation.terms_after
+    losses = torch.nn.functional.softplus(logits) - terms.targets.double() * logits
+    data_term = float((terms.weights.double() * losses).sum()) / len(situation.after)
+    predictor = [*model.backbone.parameters(), *model.concept_head.parameters()]
+    squares = sum(float(p.detach().double().square().sum()) for p in predictor)
+    return data_term + 0.5 * model.recipe.concept_regularisation * squares
 
 
 def head_gradient(design: Tensor, logits: Tensor, situation: Situation, model: ConceptBottleneck) -> Tensor:

@@ -19,7 +19,7 @@ from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
 from ecbm.verify.evaluate import evaluate
-from ecbm.verify.fidelity import closure, fine_tuned, recovery
+from ecbm.verify.fidelity import closing_seconds, closure, fine_tuned, recovery
 
 __all__ = ["HEADERS", "OURS", "OVERLOOKED", "Repair", "careless", "repair_table", "run_repair", "table_cells"]
 
@@ -87,8 +87,10 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     duration = models[OURS][1]
     situation = situation_of(original, before, edit, data)
     tried: dict[str, list[ConceptBottleneck]] = {}
+    closing = closing_seconds(editor, situation)
     for rate in _RATES:
-        for name, model in fine_tuned(editor, situation, duration, rate * recipe.peak_learning_rate).items():
+        peak = rate * recipe.peak_learning_rate
+        for name, model in fine_tuned(editor, situation, duration, peak, closing).items():
             tried.setdefault(name, []).append(model)
     models |= {name.replace(", heads exactly", " + heads"): (found, duration) for name, found in tried.items()}
     console.print("[bold]4[/bold] Retraining twice, to compare")

@@ -49,10 +49,11 @@ __all__ = [
 WIDEST_CLASS_BLOCK = 400
 CLASS_BLOCK_BYTES = 2**30
 _FELT = 1e-3
-_MANY_PRODUCTS = 30
+# What building exact class blocks costs, in Hessian products for each column of the design, and what a digit of the
+# residual costs with them.
+_BLOCKS_COST, _PRODUCTS_PER_DIGIT = 0.3, 6.0
 _ALIKE = 30.0
 _MOST_LEADING = 256
-_MANY_PRODUCTS_GIVEN = 80
 
 
 def with_ones(features: Tensor) -> Tensor:
@@ -208,6 +209,9 @@ class _ConceptProblem:
         weighted = weights * change
         return (weighted * (p - targets)).sum(0), (weighted * change * p * (1 - p)).sum(0)
 
+    def solved(self, products_per_digit: float, digits_left: float) -> None:
+        pass
+
     def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
         p = torch.sigmoid(logits)
         curvature = (self._part(rows)[0] * p * (1 - p)).to(dtype)
@@ -232,8 +236,8 @@ class _ConceptProblem:
 class _LabelProblem:
     """One multinomial logistic regression; its rows belong together.
 
-    Products start with the shared eigenbasis as preconditioner. Where that takes many of them, the exact diagonal
-    block of every class is built (or was given) and used from then on.
+    Products start with the shared eigenbasis as preconditioner, or with given blocks. Where that takes many of
+    them, the exact diagonal block of every class is built at the present point and used from then on.
     """
 
     together = True
@@ -248,8 +252,7 @@ class _LabelProblem:
         width = design.shape[1]
         self.small = width <= WIDEST_CLASS_BLOCK and 4 * classes * width * width <= CLASS_BLOCK_BYTES
         self.inverses = inverses
-        self.products = 0
-        self.many = _MANY_PRODUCTS if self.inverses is None else _MANY_PRODUCTS_GIVEN
+        self.rebuild = False
         self._basis: FeatureBasis | None = None
 
     def value(self, at: NewtonResult) -> float:
@@ -274,15 +277,19 @@ class _LabelProblem:
         expected[self.all, self.labels] -= change[self.all, self.labels]
         return (self.weights * expected).sum(0), second
 
+    def solved(self, products_per_digit: float, digits_left: float) -> None:
+        """Build the blocks afresh where they would cost less than what they save."""
+        saved = (products_per_digit - _PRODUCTS_PER_DIGIT) * digits_left
+        self.rebuild = saved > _BLOCKS_COST * self.design.shape[1]
+
     def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
         p, weights = torch.softmax(logits.to(dtype), 1), self.weights.to(dtype)
         design = self.design if dtype == torch.float64 else self.design32
-        if self.small and self.products > self.many:
+        if self.small and self.rebuild:
             self.inverses = invert_blocks(class_blocks(self.design32, p.float(), weights.float()), self.l2)
-        self.products = 0
+            self.rebuild = False
 
         def multiply(vector: Tensor, active: Tensor) -> Tensor:
-            self.products += 1
             image = (design @ vector.T).mul_(p)
             image.addcmul_(p, image.sum(1, keepdim=True), value=-1.0)
             if self.equal is None:

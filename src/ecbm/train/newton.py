@@ -44,6 +44,10 @@ class Problem(Protocol):
         """Hessian product of the given rows in ``dtype``, and a preconditioner."""
         ...
 
+    def solved(self, products_per_digit: float, digits_left: float) -> None:
+        """What the last system cost for each digit of its residual, and how many digits are still wanted."""
+        ...
+
     def slopes(self, logits: Tensor, change: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """First and second derivative of the loss along a change of logits, one a row."""
         ...
@@ -184,6 +188,8 @@ def minimise(
         scaled = (gradient[rows] / norms[:, None]).to(dtype)
         direction, count, sound = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
         products += count
+        digits = math.log10(max(float(norms.max()) / share, 1.0))
+        problem.solved(count / -math.log10(float(forcing.min())), digits)
         if not sound and dtype == torch.float32:
             dtype = torch.float64
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from ecbm.train import stages
 from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["closure", "fine_tuned", "recovery"]
+__all__ = ["closing_seconds", "closure", "fine_tuned", "recovery"]
 
 
 def closure(edited: Tensor, original: Tensor, retrained: Tensor) -> float | None:
@@ -37,14 +38,29 @@ def recovery(edited: float, original: float, retrained: float, spread: float = 0
     return (edited - original) / gain if abs(gain) > 2 * spread and gain != 0 else None
 
 
+def closing_seconds(editor: Editor, situation: Situation) -> float:
+    """What :func:`fine_tuned` does at its end takes: a pass over the edited data, and solving both heads on it."""
+    if editor.model.recipe.is_linear:
+        return 0.0
+    model = carry(situation, refit_statistics=True)
+    started = time.monotonic()
+    design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
+    solve_heads(model, situation, design, features_moved=True)
+    return time.monotonic() - started
+
+
 def fine_tuned(
-    editor: Editor, situation: Situation, seconds: float, learning_rate: float
+    editor: Editor, situation: Situation, seconds: float, learning_rate: float, closing: float = 0.0
 ) -> dict[str, ConceptBottleneck]:
     """The control: Adam on the edited data for a given time, from the unedited model.
 
     ``"fine-tuning"`` has its label head solved on the result, which is a favour; ``"fine-tuning, heads exactly"``
-    (deep backbones only) both heads.
+    (deep backbones only) both heads. Of the ``seconds``, ``closing`` (:func:`closing_seconds`) are left for that;
+    where nothing remains there are no gradient steps and no control: the result is empty.
     """
+    seconds -= closing
+    if seconds <= 0:
+        return {}
     model = carry(situation, refit_statistics=True)
     linear = model.recipe.is_linear
     inputs = situation.after.inputs
