@@ -44,7 +44,9 @@ class Accumulator:
         broken = None
         for name, group in self.partial.items():
             for key, value in group.items():
-                if broken is None and not math.isfinite(value.sum().item()):
+                # A number that is not finite, or overflows, shows on the diagonal of a sum of squares.
+                seen = value.diagonal(dim1=-2, dim2=-1) if key in ("gram", "output") else value
+                if broken is None and not math.isfinite(seen.sum().item()):
                     broken = name
                 self.total[name][key] += value
                 value.zero_()

@@ -30,7 +30,7 @@ from ecbm.progress import progress
 
 __all__ = ["FitJob", "Settings"]
 
-_ROWS_TOGETHER = 512
+_ROWS_TOGETHER = 2048
 """Samples run at once where everything is kept anyway: longer matrix products, fewer calls."""
 
 Kept = dict[str, list[list[Use]]]
