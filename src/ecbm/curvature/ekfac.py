@@ -198,7 +198,7 @@ class EKFAC:
         for row in divisors:
             result: Vector = {}
             for block, part, divisor in zip(blocks, rotated, row, strict=True):
-                result.update(block.rotate_back(part / divisor))
+                result.update(block.rotate_back(part.div_(divisor) if len(divisors) == 1 else part / divisor))
             yield {name: result[name] for name in vector}
 
     def _divisor(self, block: Block, damping: float, relative: bool) -> Tensor:
