@@ -1,6 +1,6 @@
 """How close edits come to retraining, beside every control, on real data.
 
-    python benchmarks/fidelity.py [--quick] [--only TEXT] [--data FOLDER] [--work FOLDER] [--json FILE] [--processes N]
+    python benchmarks/fidelity.py [--quick] [--only TEXT] [--data FOLDER] [--work FOLDER] [--json FILE]
 
 Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures with the convnet. For each of them
 and each scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of
@@ -407,7 +407,7 @@ def settings(folder: Path, quick: bool) -> dict[str, tuple[ecbm.Dataset, ecbm.Re
     return {
         "CUB, linear": (cub, ecbm.Recipe(backbone="linear")),
         "CUB, mlp": (cub, ecbm.Recipe(backbone="mlp")),
-        "WBCAtt, convnet": (cells, ecbm.Recipe(backbone="convnet", epochs=8 if quick else 10)),
+        "WBCAtt, convnet": (cells, ecbm.Recipe(backbone="convnet", epochs=8)),
     }
 
 

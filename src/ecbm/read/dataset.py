@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
@@ -126,10 +127,7 @@ class Dataset:
     @property
     def split_sizes(self) -> dict[str, int]:
         """Number of samples in each split, in order of first appearance."""
-        sizes: dict[str, int] = {}
-        for name in self.splits:
-            sizes[name] = sizes.get(name, 0) + 1
-        return sizes
+        return dict(Counter(self.splits))
 
     @cached_property
     def rows_by_id(self) -> Mapping[str, int]:

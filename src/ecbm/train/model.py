@@ -35,10 +35,9 @@ def linear_from(parameters: Tensor) -> nn.Linear:
     """A float64 linear layer from rows whose last column is the bias."""
     rows, columns = parameters.shape
     # Without initial weights: these would use up random numbers of the caller.
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, columns - 1, rows, dtype=torch.float64)
-    with torch.no_grad():
-        layer.weight.copy_(parameters[:, :-1])
-        layer.bias.copy_(parameters[:, -1])
+    layer = nn.Linear(columns - 1, rows, device="meta")
+    layer.weight = nn.Parameter(parameters[:, :-1].detach().to(torch.float64, copy=True).contiguous())
+    layer.bias = nn.Parameter(parameters[:, -1].detach().to(torch.float64, copy=True).contiguous())
     return layer
 
 
