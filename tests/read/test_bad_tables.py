@@ -174,3 +174,8 @@ def test_split_fractions_that_do_not_sum_to_one(table):
 def test_a_column_to_ignore_that_does_not_exist(table):
     path, features = table(GOOD)
     assert "unknown column to ignore 'd'" in refusal(path, features=features, ignore=["d"])
+
+
+def test_a_missing_table_is_named_before_missing_inputs(tmp_path):
+    with pytest.raises(InputError, match="nofile.csv: no such file or folder"):
+        read_dataset(tmp_path / "nofile.csv")

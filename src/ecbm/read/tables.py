@@ -93,6 +93,8 @@ def read_dataset(
     if features is not None and images is not None:
         raise InputError("both features= and images= were given; a dataset has one kind of input")
     if features is None and images is None:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder; check the path of the table")
         raise InputError(f"{path}: no inputs; pass features= (.npy, .npz) or images= (folder or zip)")
 
     table = read_table(path, text=columns.values(), ignore=ignore)
