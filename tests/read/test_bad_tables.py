@@ -177,5 +177,5 @@ def test_a_column_to_ignore_that_does_not_exist(table):
 
 
 def test_a_missing_table_is_named_before_missing_inputs(tmp_path):
-    with pytest.raises(InputError, match="nofile.csv: no such file or folder"):
+    with pytest.raises(InputError, match=r"nofile\.csv: no such file or folder"):
         read_dataset(tmp_path / "nofile.csv")

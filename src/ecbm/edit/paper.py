@@ -245,7 +245,7 @@ def influence_edit(
     low, high = stages.logit_range(logits, situation.after.concepts)
     model.low.copy_(low)
     model.high.copy_(high)
-    _label_step(method, model, situation, kept, logits, options, damping)
+    settings["label_curvature"] = _label_step(method, model, situation, kept, logits, options, damping)
     settings["not covered"] = not_covered
     return model, settings
 
@@ -314,8 +314,11 @@ def _label_step(
     logits: Tensor,
     options: InfluenceOptions,
     damping: float,
-) -> None:
-    """φ' = φ − H_f⁻¹ ∇J'_Y(φ), with the edited inputs; at the solved label head the old gradient is zero."""
+) -> str:
+    """φ' = φ − H_f⁻¹ ∇J'_Y(φ), with the edited inputs; at the solved label head the old gradient is zero.
+
+    Returns in words which matrix H_f was.
+    """
     read = label_design(model, situation, logits)
     labels, beta = situation.after.labels, model.recipe.label_regularisation
     head = model.label_head
@@ -331,14 +334,14 @@ def _label_step(
         blocks = kept.label_inverses_for(situation.columns, len(model.concept_names))
     if blocks is not None:
         rows = class_block_step(torch.cat([change["weight"], change["bias"][:, None]], 1), blocks, beta)
-        step = {"weight": rows[:, :-1], "bias": rows[:, -1]}
+        step, used = {"weight": rows[:, :-1], "bias": rows[:, -1]}, "exact class blocks"
     elif method == "ekfac":
         curvature = (
             kept.label_curvature(options.fisher)
             if same_columns
             else EKFAC.fit(head, inputs, LabelLoss(labels), l2=beta, fisher=options.fisher, seed=model.recipe.seed)
         )
-        step = curvature.solve(change, damping, relative=options.relative)
+        step, used = curvature.solve(change, damping, relative=options.relative), "EK-FAC"
     else:
         exact = ExactOperator(head, inputs, LabelLoss(labels), kind="hessian", l2=beta, batch_size=1024)
         own = kept.label_curvature("true") if same_columns else None
@@ -347,8 +350,9 @@ def _label_step(
         if absolute and options.relative:
             fitted = own or EKFAC.fit(head, inputs, LabelLoss(labels), l2=beta, seed=model.recipe.seed)
             absolute *= _mean(fitted)
-        step, _ = _solve(exact, change, absolute, own)
+        (step, _), used = _solve(exact, change, absolute, own), "Hessian"
     add_step(head, step, -1.0)
+    return used
 
 
 def _hessian_step(
