@@ -326,43 +326,50 @@ def periodic(
 # -- output --------------------------------------------------------------------------------------------------
 
 
-def show(rows: list[dict[str, Any]], console: Console) -> None:
+COLUMNS = {
+    "closure": ("closure", ".3f"),
+    "mean": ("closure_of_mean_change", ".3f"),
+    "class": ("class_closure", ".3f"),
+    "recovery": ("recovery", ".3f"),
+    "concept acc.": ("concept_accuracy", ".4f"),
+    "class F1": ("class_f1", ".4f"),
+    "|ΔF1|": ("f1_gap_to_retraining", ".4f"),
+    "seconds": ("seconds", ".3g"),
+    "× faster": ("speed_up", ".0f"),
+}
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
     def text(value: float | None, form: str) -> str:
         return "–" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
 
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    return [row["row"], *(text(row.get(key), form) for key, form in COLUMNS.values())]
+
+
+def _groups(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["setting"], row["scenario"]), []).append(row)
-    for (setting, scenario), members in groups.items():
-        table = Table(title=f"{setting}: {scenario}", title_justify="left")
-        headers = (
-            "row",
-            "closure",
-            "mean",
-            "class",
-            "recovery",
-            "concept acc.",
-            "class F1",
-            "|ΔF1|",
-            "seconds",
-            "× faster",
-        )
-        for header in headers:
+        groups.setdefault(f"{row['setting']}: {row['scenario']}", []).append(row)
+    return groups
+
+
+def show(rows: list[dict[str, Any]], console: Console) -> None:
+    for title, members in _groups(rows).items():
+        table = Table(title=title, title_justify="left")
+        for header in ("row", *COLUMNS):
             table.add_column(header, justify="left" if header == "row" else "right")
         for row in members:
-            table.add_row(
-                row["row"],
-                text(row.get("closure"), ".4f"),
-                text(row.get("closure_of_mean_change"), ".3f"),
-                text(row.get("class_closure"), ".3f"),
-                text(row.get("recovery"), ".3f"),
-                text(row.get("concept_accuracy"), ".4f"),
-                text(row.get("class_f1"), ".4f"),
-                text(row.get("f1_gap_to_retraining"), ".4f"),
-                text(row.get("seconds"), ".3g"),
-                text(row.get("speed_up"), ".0f"),
-            )
+            table.add_row(*_cells(row))
         console.print(table)
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The tables for the documentation."""
+    lines = []
+    for title, members in _groups(rows).items():
+        lines += [f"### {title}", "", f"| row | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
+        lines += [f"| {' | '.join(_cells(row))} |" for row in members] + [""]
+    return "\n".join(lines)
 
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
@@ -457,6 +464,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--work", type=Path, default=None, help="folder for models and finished rows")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path, help="the tables as text for docs/fidelity.md")
     parser.add_argument("--quick", action="store_true", help="fewer scenarios, one original seed (5 minutes)")
     parser.add_argument("--only", default="", help="only settings or scenarios that contain this text")
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="one thread each")
@@ -492,6 +500,8 @@ def main() -> None:
         show(finished[": ".join(pair)], console)
     if options.json:
         options.json.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
+    if options.markdown:
+        options.markdown.write_text(markdown(rows))
     plot(rows, store.folder / "recovery.png")
 
 
