@@ -101,7 +101,7 @@ def predictions(model: ecbm.ConceptBottleneck, test: ecbm.Dataset, names: list[s
     figures = ecbm.evaluate(model, test.replace(
         concepts=test.concepts[:, [test.concept_index(n) for n in model.concept_names]],
         concept_names=model.concept_names,
-    ))  # fmt: skip
+    ), logits=logits)  # fmt: skip
     columns = [model.concept_names.index(name) for name in names if name in model.concept_names]
     concepts = torch.sigmoid(logits[:, columns]) if len(columns) == len(names) else None
     shared = [figures["per_concept"][name]["accuracy"] for name in names if name in model.concept_names]
@@ -130,7 +130,8 @@ def candidates(
     out: dict[str, tuple[list[ecbm.ConceptBottleneck], float, str]] = {}
 
     def timed(name: str, method: str, **options: Any) -> None:
-        editor.apply(edit, method, **options) if method in ("exact", "ekfac") else None  # what is kept is fitted
+        if linear and method in ("exact", "ekfac"):
+            editor.apply(edit, method, **options)  # what is kept is fitted, and is not what the edit costs
         try:
             result = editor.apply(edit, method, **options)
         except ecbm.EcbmError as error:

@@ -131,3 +131,12 @@ def test_the_metrics_of_the_interface_are_there_and_are_plain_numbers():
     figures = ecbm.evaluate(ecbm.train(data), data.split("test"))
     for name in ("class_accuracy", "class_f1", "concept_accuracy", "concept_f1", "concept_auc", "ece"):
         assert type(figures[name]) is float
+
+
+def test_logits_at_hand_give_the_same_figures():
+    data = ecbm.datasets.breast_cancer()
+    model = ecbm.train(data, ecbm.Recipe(backbone="linear"))
+    test = data.split("test")
+    assert ecbm.evaluate(model, test, logits=model.concept_logits(test.inputs)) == ecbm.evaluate(model, test)
+    with pytest.raises(ecbm.InputError, match="1 rows of logits"):
+        ecbm.evaluate(model, test, logits=torch.zeros(1, len(model.concept_names)))

@@ -76,8 +76,15 @@ def concept_metrics(probabilities: Tensor, truth: Tensor) -> dict[str, float]:
     }
 
 
-def evaluate(model: ConceptBottleneck, data: Dataset) -> dict[str, Any]:
+def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None = None) -> dict[str, Any]:
     """Metrics of a model on a dataset (usually one split).
+
+    Parameters
+    ----------
+    model, data
+        The model, and samples with the concepts and classes it knows.
+    logits
+        The model's concept logits of the data, where they are at hand; computed otherwise.
 
     Returns
     -------
@@ -89,7 +96,9 @@ def evaluate(model: ConceptBottleneck, data: Dataset) -> dict[str, Any]:
     if len(data) == 0:
         raise InputError("the dataset to evaluate on is empty")
     labels = align_labels(model, data)
-    logits = model.concept_logits(data.inputs).cpu()
+    logits = (model.concept_logits(data.inputs) if logits is None else logits).cpu()
+    if len(logits) != len(data):
+        raise InputError(f"{len(logits)} rows of logits for {len(data)} samples; give one row a sample")
     probabilities, truth = torch.sigmoid(logits), align_concepts(model, data)
     classes = model.classify(logits.to(model.device)).cpu()
     confidence, predicted = classes.max(1)
