@@ -33,9 +33,9 @@ def closure(edited: Tensor, original: Tensor, retrained: Tensor) -> float | None
 
 
 def recovery(edited: float, original: float, retrained: float, spread: float = 0.0) -> float | None:
-    """The share of retraining's gain in a metric that an edit has; ``None`` where the gain is within seed noise."""
+    """The share of retraining's gain in a metric that an edit has; ``None`` where it is not above seed noise."""
     gain = retrained - original
-    return (edited - original) / gain if abs(gain) > 2 * spread and gain != 0 else None
+    return (edited - original) / gain if gain > 2 * spread else None
 
 
 def closing_seconds(editor: Editor, situation: Situation) -> float:
