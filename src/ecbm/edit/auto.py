@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm.curvature import Vector
-from ecbm.edit.heads import SolvedConcepts, rows_of, solve_concepts, solve_label, with_heads
+from ecbm.edit.heads import SolvedConcepts, solve_concepts, solve_label
 from ecbm.edit.influence import ConceptPart, add_step, concept_part, gradient_sum
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import edited_design
-from ecbm.edit.report import edited_concept_objective
+from ecbm.edit.report import edited_concept_objective, edited_objectives
 from ecbm.edit.situation import Situation, carry, has_statistics
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
@@ -43,6 +43,8 @@ _SAMPLE = 768
 # A fit of EK-FAC, an epoch of gradient steps, and a curvature step on a sample, in forward passes over their data.
 _CURVATURE_COST, _EPOCH_COST, _STEP_COST = 8.0, 3.2, 20.0
 _SMALLEST_REFINEMENT = 0.1
+# Solving the label head, in evaluations of both objectives.
+_LABEL_COST = 20.0
 
 
 def retraining_seconds(model: ConceptBottleneck, forward: float) -> float:
@@ -134,21 +136,15 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
     concepts = solve_concepts(carried, situation, design)
     solved_in = time.monotonic() - mark
     ladder.keep_if_better(ladder.judge("heads exactly", concepts, mark, _validation_features(ladder)))
-    mark = time.monotonic()
-    inverses = kept.label_inverses_for(situation.columns, len(carried.concept_names))
-    label = solve_label(concepts.model, situation, concepts.logits, inverses, 0).model
-    label_seconds = time.monotonic() - mark
-    # A rung ends with a pass over both splits and the concept head; the label head is solved again after the last.
+    # A rung ends with a pass over both splits and the concept head; the label head is solved after the last one.
+    label_seconds = _label_seconds(concepts, situation)
     ladder.limit -= label_seconds
     watched = situation.edited.split_sizes.get("val", 0) / len(situation.after)
     why = _climb(ladder, forward, (1 + watched) * forward + solved_in)
     ladder.limit += label_seconds
     best = ladder.rungs[-1]
-    model = label
-    if len(ladder.rungs) > 1:
-        last, head = best.model, rows_of(label.label_head)
-        warm = with_heads(last, rows_of(last.concept_head), head, last.low, last.high)
-        model = solve_label(warm, situation, best.logits, inverses, 0).model
+    inverses = kept.label_inverses_for(situation.columns, len(carried.concept_names))
+    model = solve_label(best.model, situation, best.logits, inverses, 0).model
     settings = {
         "why": why,
         "budget_seconds": ladder.limit,
@@ -160,6 +156,13 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
             "BatchNorm statistics": "frozen in every edit; they hold traces of removed samples"
         }
     return model, settings
+
+
+def _label_seconds(concepts: SolvedConcepts, situation: Situation) -> float:
+    """What solving the label head will take, from one gradient of it."""
+    started = time.monotonic()
+    edited_objectives(concepts.model, situation, concepts.logits)
+    return _LABEL_COST * (time.monotonic() - started)
 
 
 def _validation_features(ladder: _Ladder) -> Tensor | None:
@@ -188,8 +191,8 @@ def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
     if ladder.left < closing + _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
         return "both heads exactly; the budget leaves no room for the backbone"
     words = ["both heads exactly"]
-    # In every case measured so far gradient steps paid more by the second, so the step may take a third at most.
-    if ladder.left > 3 * step_cost + (0.0 if fitted else _CURVATURE_COST * forward):
+    # In every case measured so far gradient steps paid more by the second, so the step may take a sixth at most.
+    if ladder.left > 6 * step_cost + (0.0 if fitted else _CURVATURE_COST * forward):
         rung = _curvature_rung(ladder)
         if rung is None or not ladder.keep_if_better(rung):
             words.append("a rescaled curvature step did not pay")
