@@ -44,7 +44,7 @@ _SAMPLE = 768
 _CURVATURE_COST, _EPOCH_COST, _STEP_COST = 8.0, 3.2, 20.0
 _SMALLEST_REFINEMENT = 0.1
 # Solving the label head, in evaluations of both objectives.
-_LABEL_COST = 20.0
+_LABEL_COST = 45.0
 
 
 def retraining_seconds(model: ConceptBottleneck, forward: float) -> float:
