@@ -36,8 +36,9 @@ def linear_from(parameters: Tensor) -> nn.Linear:
     rows, columns = parameters.shape
     # Without initial weights: these would use up random numbers of the caller.
     layer = nn.Linear(columns - 1, rows, device="meta")
-    layer.weight = nn.Parameter(parameters[:, :-1].detach().to(torch.float64, copy=True).contiguous())
-    layer.bias = nn.Parameter(parameters[:, -1].detach().to(torch.float64, copy=True).contiguous())
+    # Into new memory: a slice with one row keeps odd strides through contiguous(), and bytes could not be read.
+    layer.weight = nn.Parameter(torch.empty(rows, columns - 1, dtype=torch.float64).copy_(parameters[:, :-1]))
+    layer.bias = nn.Parameter(torch.empty(rows, dtype=torch.float64).copy_(parameters[:, -1]))
     return layer
 
 
