@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ecbm
+from ecbm.edit import heads
 from ecbm.edit.certificate import Certificate, certify, spectral_bound
 from ecbm.edit.situation import situation_of
 from ecbm.train import stages
 from ecbm.train.convex import concept_objective, label_objective, with_ones
-from ecbm.train.model import ConceptBottleneck, linear_from
+from ecbm.train.model import ConceptBottleneck
 from kit import newton_logistic, newton_multinomial, tabular
 
 DATA = tabular(40, 3, concepts=("round", "red", "big"), missing=0.1)
@@ -33,18 +34,7 @@ _OPTIMA: dict[tuple[str, str], ConceptBottleneck] = {}
 def with_heads(model: ConceptBottleneck, concept: torch.Tensor, label: torch.Tensor) -> ConceptBottleneck:
     logits = design_of(model, DATA) @ concept.T
     low, high = stages.logit_range(logits, DATA.split("train").concepts)
-    return ConceptBottleneck(
-        model.backbone,
-        linear_from(concept),
-        linear_from(label),
-        model.concept_names,
-        model.class_names,
-        model.recipe,
-        model.input_shape,
-        model.positive_weights,
-        low,
-        high,
-    )
+    return heads.with_heads(model, concept, label, low, high)
 
 
 def read_by(model: ConceptBottleneck) -> torch.Tensor:

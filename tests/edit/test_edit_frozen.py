@@ -9,7 +9,7 @@ import ecbm
 from ecbm.edit import editor as editor_module
 from ecbm.edit import paper
 from ecbm.train.convex import FeatureBasis, concept_objective, solve_concept_head, with_ones
-from ecbm.train.warm import Coordinates, KeptDesign, Preconditioner, solve_moved_concepts
+from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, Preconditioner, solve_moved_concepts
 
 
 def make(n: int = 260, width: int = 12, concepts: int = 6, classes: int = 4) -> ecbm.Dataset:
@@ -130,10 +130,7 @@ def test_moved_concepts_are_solved_in_new_coordinates_with_rows_of_gone_samples_
         weights.T * stays,
         int(stays.sum()),
         l2,
-        start,
-        solved @ design.T,
-        residuals,
-        coordinates.from_kept(residuals @ design),
+        OldConcepts(start, solved @ design.T, residuals, coordinates.from_kept(residuals @ design)),
         kept,
         1e-11,
     )

@@ -11,27 +11,12 @@ import numpy as np
 import pytest
 
 import ecbm
-from ecbm.show import cli
 from kit import python, tabular
 
 COMMANDS = (
     "init", "train", "evaluate", "predict", "edit", "log", "show", "diff", "undo", "redo", "erase", "check",
     "export", "status",
 )  # fmt: skip
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command in this process; returns status, output and error output."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ecbm", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out = capsys.readouterr()
-        return int(stopped.value.code or 0), out.out, out.err
-
-    return run
 
 
 @pytest.fixture

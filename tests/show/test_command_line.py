@@ -16,20 +16,6 @@ TABLE = "id,split,label,wing=blue,wing=red\na,train,finch,1,0\nb,train,wren,0,1\
 
 
 @pytest.fixture
-def ecbm_command(monkeypatch, capsys):
-    """Run the command in this process; returns status, output and error output."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["ecbm", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out = capsys.readouterr()
-        return int(stopped.value.code or 0), out.out, out.err
-
-    return run
-
-
-@pytest.fixture
 def table(tmp_path):
     (tmp_path / "samples.csv").write_text(TABLE)
     np.save(tmp_path / "x.npy", np.zeros((3, 4), dtype=np.float32))
@@ -46,28 +32,28 @@ def assert_refused(result, *words):
         assert word in err
 
 
-def test_version(ecbm_command):
-    assert ecbm_command("--version") == (0, f"ecbm {ecbm.__version__}\n", "")
+def test_version(run):
+    assert run("--version") == (0, f"ecbm {ecbm.__version__}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("describe", "--help"), ("demo", "--help")])
-def test_help_is_there(ecbm_command, arguments):
-    status, out, err = ecbm_command(*arguments)
+def test_help_is_there(run, arguments):
+    status, out, err = run(*arguments)
     assert status == 0
     assert "Usage: ecbm" in out
     assert err == ""
 
 
-def test_describe_shows_what_a_dataset_holds(ecbm_command, table):
-    status, out, _ = ecbm_command("describe", table, "--features", table.parent / "x.npy")
+def test_describe_shows_what_a_dataset_holds(run, table):
+    status, out, _ = run("describe", table, "--features", table.parent / "x.npy")
     assert status == 0
     assert "3 samples" in out
     assert "wing=blue" in out
     assert "33.3%" in out
 
 
-def test_describe_as_json_is_one_object_and_nothing_else(ecbm_command, table):
-    status, out, err = ecbm_command("describe", table, "--features", table.parent / "x.npy", "--json")
+def test_describe_as_json_is_one_object_and_nothing_else(run, table):
+    status, out, err = run("describe", table, "--features", table.parent / "x.npy", "--json")
     found = json.loads(out)
     assert (status, err) == (0, "")
     assert out.count("\n") == 1
@@ -79,18 +65,18 @@ def test_describe_as_json_is_one_object_and_nothing_else(ecbm_command, table):
     assert found["concepts"]["wing=blue"]["missing"] == pytest.approx(1 / 3)
 
 
-def test_describe_reads_a_folder_that_was_written(ecbm_command, tmp_path):
+def test_describe_reads_a_folder_that_was_written(run, tmp_path):
     data = tabular(20)
     ecbm.write_dataset(data, tmp_path / "data")
-    status, out, _ = ecbm_command("describe", tmp_path / "data", "--json")
+    status, out, _ = run("describe", tmp_path / "data", "--json")
     assert status == 0
     assert json.loads(out)["fingerprint"] == data.fingerprint
     assert set(json.loads(out)["concepts"]) == set(CONCEPTS)
 
 
-def test_what_is_not_defined_is_null_in_json(ecbm_command, table):
+def test_what_is_not_defined_is_null_in_json(run, table):
     table.write_text(TABLE.replace("1,0", ",0").replace("0,1", ",1"))
-    _, out, _ = ecbm_command("describe", table, "--features", table.parent / "x.npy", "--json")
+    _, out, _ = run("describe", table, "--features", table.parent / "x.npy", "--json")
     assert json.loads(out)["concepts"]["wing=blue"]["mean"] is None
 
 
@@ -103,18 +89,18 @@ def test_what_is_not_defined_is_null_in_json(ecbm_command, table):
         (("c,test,wren,,0.5\n", ""), ("x.npy", "3", "2")),
     ],
 )
-def test_bad_tables_are_refused_and_nothing_is_written(ecbm_command, table, change, words, as_json):
+def test_bad_tables_are_refused_and_nothing_is_written(run, table, change, words, as_json):
     table.write_text(TABLE.replace(*change))
     before = sorted(table.parent.iterdir())
-    assert_refused(ecbm_command("describe", table, "--features", table.parent / "x.npy", *as_json), *words)
+    assert_refused(run("describe", table, "--features", table.parent / "x.npy", *as_json), *words)
     assert sorted(table.parent.iterdir()) == before
 
 
-def test_missing_files_are_refused(ecbm_command, table):
-    assert_refused(ecbm_command("describe", "none.csv", "--features", table.parent / "x.npy"), "none.csv")
-    assert_refused(ecbm_command("describe", table, "--features", "none.npy"), "none.npy")
+def test_missing_files_are_refused(run, table):
+    assert_refused(run("describe", "none.csv", "--features", table.parent / "x.npy"), "none.csv")
+    assert_refused(run("describe", table, "--features", "none.npy"), "none.npy")
     table.write_text("id,label,image,round\na,finch,a.jpg,1\n")
-    assert_refused(ecbm_command("describe", table, "--images", "none.zip"), "none.zip")
+    assert_refused(run("describe", table, "--images", "none.zip"), "none.zip")
 
 
 @pytest.mark.parametrize(
@@ -128,16 +114,16 @@ def test_missing_files_are_refused(ecbm_command, table):
         (("--versio",), ("--versio",)),
     ],
 )
-def test_wrong_usage_is_one_line_too(ecbm_command, arguments, words):
-    assert_refused(ecbm_command(*arguments), *words, "see 'ecbm --help'")
+def test_wrong_usage_is_one_line_too(run, arguments, words):
+    assert_refused(run(*arguments), *words, "see 'ecbm --help'")
 
 
-def test_errors_of_the_system_are_one_line(ecbm_command, monkeypatch):
+def test_errors_of_the_system_are_one_line(run, monkeypatch):
     def full(*_):
         raise PermissionError(13, "Permission denied", "/somewhere/index.html")
 
     monkeypatch.setattr("ecbm.show.demo.run_demo", full)
-    assert_refused(ecbm_command("demo"), "/somewhere/index.html", "Permission denied")
+    assert_refused(run("demo"), "/somewhere/index.html", "Permission denied")
 
 
 def test_a_mistake_in_the_program_is_not_hidden(monkeypatch):
@@ -150,12 +136,12 @@ def test_a_mistake_in_the_program_is_not_hidden(monkeypatch):
         cli.main()
 
 
-def test_an_interrupt_ends_with_the_status_of_an_interrupt(ecbm_command, monkeypatch):
+def test_an_interrupt_ends_with_the_status_of_an_interrupt(run, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("ecbm.show.demo.run_demo", interrupted)
-    status, out, err = ecbm_command("demo")
+    status, out, err = run("demo")
     assert (status, out) == (130, "")
     assert "Traceback" not in err
 

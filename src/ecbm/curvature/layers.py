@@ -15,6 +15,7 @@ has the groups as its first dimension. Averaging the groups' inputs, as is somet
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import torch
@@ -53,7 +54,7 @@ def chunks(count: int, elements_each: int, limit: int = CHUNK_ELEMENTS) -> Itera
         yield slice(start, min(start + step, count))
 
 
-class Layer:
+class Layer(ABC):
     """One Kronecker block: a module, the names of its parameters, and the sums it needs.
 
     Attributes
@@ -120,18 +121,18 @@ class Layer:
     def output_sums(self) -> Sums:
         return {"output": self.zeros(self.groups, self.outputs, self.outputs)}
 
-    def input_sums(self) -> Sums:
-        raise NotImplementedError
+    @abstractmethod
+    def input_sums(self) -> Sums: ...
 
-    def add_input(self, sums: Sums, activations: Tensor) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def add_input(self, sums: Sums, activations: Tensor) -> None: ...
 
-    def add_output(self, sums: Sums, gradients: Tensor) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def add_output(self, sums: Sums, gradients: Tensor) -> None: ...
 
+    @abstractmethod
     def input_sum_matrix(self, sums: Sums) -> Tensor:
         """Σ_i Σ_t a aᵀ, groups × columns × columns, from the sums; only the upper triangle counts."""
-        raise NotImplementedError
 
     def output_sum_matrix(self, sums: Sums) -> Tensor:
         """Σ_i Σ_t s sᵀ, groups × outputs × outputs; only the upper triangle counts."""
@@ -156,18 +157,18 @@ class Layer:
         """Numbers of working memory a sample needs in :meth:`rotated_gradients`."""
         return 2 * self.groups * self.outputs * self.columns
 
+    @abstractmethod
     def rotated_gradients(self, activations: Tensor, gradients: Tensor, left: Tensor, right: Tensor) -> Tensor:
         """leftᵀ G_i right of every sample, samples × groups × outputs × columns."""
-        raise NotImplementedError
 
     def gradients(self, activations: Tensor, gradients: Tensor) -> Tensor:
         """G_i of every sample, samples × groups × outputs × columns."""
         product, sums = self.products(activations, gradients)
         return product if sums is None else torch.cat([product, sums[..., None]], 3)
 
+    @abstractmethod
     def products(self, activations: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor | None]:
         """Σ_t s aᵀ of every sample without the bias's column, and that column if there is one."""
-        raise NotImplementedError
 
     def rotate_then_multiply(self, positions: int) -> bool:
         """Whether rotating a and s before multiplying them costs less than rotating their product.

@@ -18,7 +18,7 @@ from ecbm.edit.situation import Situation, carry, restandardised
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.warm import Coordinates, KeptDesign, Preconditioner, solve_moved_concepts
+from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, Preconditioner, solve_moved_concepts
 
 if TYPE_CHECKING:
     from ecbm.edit.kept import Kept
@@ -127,10 +127,9 @@ def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
             rows.spread(terms.weights[:, touched]),
             len(situation.after),
             alpha,
-            parameters[touched],
-            logits[touched],
-            rows.residuals[at],
-            rows.design.in_new(state.sums[at]),
+            OldConcepts(
+                parameters[touched], logits[touched], rows.residuals[at], rows.design.in_new(state.sums[at])
+            ),
             state.preconditioner.of(at),
             EXACT_TOLERANCE,
         )

@@ -20,7 +20,7 @@ from torch import Tensor
 from ecbm.train.convex import FeatureBasis
 from ecbm.train.newton import conjugate_gradients
 
-__all__ = ["Coordinates", "KeptDesign", "MovedConcepts", "Preconditioner", "solve_moved_concepts"]
+__all__ = ["Coordinates", "KeptDesign", "MovedConcepts", "OldConcepts", "Preconditioner", "solve_moved_concepts"]
 
 _FIRST = 3e-2
 _FINEST = 2e-6
@@ -88,6 +88,18 @@ class Preconditioner:
 
 
 @dataclasses.dataclass(frozen=True)
+class OldConcepts:
+    """Heads solved on the old terms: parameters (k, d) in new coordinates, the logits (k, n) they give, residuals
+    w(p − t) of the old terms (k, n), and the sums of those over samples (k, d) in new coordinates.
+    """
+
+    parameters: Tensor
+    logits: Tensor
+    residuals: Tensor
+    sums: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
 class MovedConcepts:
     """Solved heads: parameters (k, d) in new coordinates, their logits (k, n) and gradient norm."""
 
@@ -125,10 +137,7 @@ def solve_moved_concepts(
     weights: Tensor,
     count: int,
     l2: float,
-    start: Tensor,
-    logits: Tensor,
-    old_residuals: Tensor,
-    old_sums: Tensor,
+    old: OldConcepts,
     preconditioner: Preconditioner,
     tolerance: float,
 ) -> MovedConcepts | None:
@@ -142,19 +151,15 @@ def solve_moved_concepts(
         (k, n) new terms; a sample that is gone has weight 0.
     count
         n', by which the new objective divides.
-    start, logits
-        (k, d) old parameters in new coordinates, and (k, n) what they give.
-    old_residuals, old_sums
-        (k, n) w(p − t) of the old terms, and their sums over samples (k, d) in new coordinates.
+    old
+        Where to start from.
     tolerance
         Bound on the Frobenius norm of the gradient, reached in float64.
     """
     plain = bool((weights == 1).all())
     terms = _Terms(targets.double(), None if plain else weights.double(), count)
-    share = 0.7 * tolerance / math.sqrt(max(len(start), 1))
-    parameters, steps, products = _roughly(
-        design, terms, l2, start, logits, old_residuals, old_sums, preconditioner, share
-    )
+    share = 0.7 * tolerance / math.sqrt(max(len(old.parameters), 1))
+    parameters, steps, products = _roughly(design, terms, l2, old, preconditioner, share)
 
     at = design.logits(parameters)
     residuals = terms.residual(torch.sigmoid(at))
@@ -194,10 +199,7 @@ def _roughly(
     design: KeptDesign,
     terms: _Terms,
     l2: float,
-    start: Tensor,
-    logits: Tensor,
-    old_residuals: Tensor,
-    old_sums: Tensor,
+    old: OldConcepts,
     preconditioner: Preconditioner,
     share: float,
 ) -> tuple[Tensor, int, int]:
@@ -205,13 +207,13 @@ def _roughly(
 
     A system is solved no better than Newton's own error makes worth while, (|g| / |g before|)² (Eisenstat, Walker).
     """
-    parameters, p, count = start.clone(), torch.sigmoid(logits), terms.count
-    change = terms.residual(p) - old_residuals
+    parameters, p, count = old.parameters.clone(), torch.sigmoid(old.logits), terms.count
+    change = terms.residual(p) - old.residuals
     rows = (change != 0).any(0).nonzero().flatten()
     first = design.in_new(change[:, rows] @ design.exact[rows])
-    gradient = (old_sums + first).div_(count).add_(parameters, alpha=l2)
+    gradient = (old.sums + first).div_(count).add_(parameters, alpha=l2)
     norms = gradient.norm(dim=1)
-    going = torch.arange(len(start))
+    going = torch.arange(len(parameters))
     forcing = torch.full_like(norms, _FIRST)
     products = 0
     for step in range(1, _ROUGH_STEPS + 1):
@@ -222,9 +224,9 @@ def _roughly(
         parameters[going] -= move
         if step == _ROUGH_STEPS:
             break
-        p = torch.sigmoid(logits[going] + design.logits((parameters[going] - start[going]).float()))
-        moved = design.sums((mine.residual(p) - old_residuals[going]).float())
-        gradient = (old_sums[going] + moved).div_(count).add_(parameters[going], alpha=l2)
+        p = torch.sigmoid(old.logits[going] + design.logits((parameters - old.parameters)[going].float()))
+        moved = design.sums((mine.residual(p) - old.residuals[going]).float())
+        gradient = (old.sums[going] + moved).div_(count).add_(parameters[going], alpha=l2)
         before, norms = norms, gradient.norm(dim=1)
         left = norms > max(_ROUGH, share)
         if not bool(left.any()):
