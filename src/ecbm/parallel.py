@@ -5,6 +5,7 @@ Every function is the identity when the program runs alone, so the code that cal
 
 from __future__ import annotations
 
+import atexit
 import os
 
 import torch
@@ -18,6 +19,13 @@ def join_group() -> None:
     """Join the process group that ``torchrun`` describes in the environment, if there is one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        atexit.register(_leave_group)
+
+
+def _leave_group() -> None:
+    """Stop the group's threads before the interpreter ends: one still running then may abort the process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def rank() -> int:
