@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -94,6 +94,16 @@ def python(*arguments: str | Path, **environment: str) -> subprocess.CompletedPr
     )
 
 
+def _safe_length(objective: Callable[[Tensor], Tensor], at: Tensor, step: Tensor, gradient: Tensor) -> float:
+    """Halve a Newton step until it descends. Near the optimum the whole step is right, and the objective's own
+    rounding would shorten it.
+    """
+    length = 1.0
+    while gradient.norm() > 1e-6 and length > 1e-6 and objective(at - length * step) > objective(at):
+        length /= 2
+    return length
+
+
 def newton_logistic(design: Tensor, targets: Tensor, weights: Tensor, l2: float) -> Tensor:
     """Reference for one concept: dense damped Newton in float64."""
     n, width = design.shape
@@ -111,10 +121,7 @@ def newton_logistic(design: Tensor, targets: Tensor, weights: Tensor, l2: float)
             break
         hessian = design.T @ ((weights * p * (1 - p))[:, None] * design) / n + l2 * torch.eye(width).double()
         step = torch.linalg.solve(hessian, gradient)
-        length = 1.0
-        while length > 1e-6 and objective(parameters - length * step) > objective(parameters):
-            length /= 2
-        parameters = parameters - length * step
+        parameters = parameters - _safe_length(objective, parameters, step, gradient) * step
     return parameters
 
 
@@ -134,8 +141,5 @@ def newton_multinomial(design: Tensor, labels: Tensor, weights: Tensor, classes:
         if gradient.norm() < 1e-14:
             break
         step = torch.linalg.solve(torch.func.hessian(objective)(flat), gradient)
-        length = 1.0
-        while length > 1e-6 and objective(flat - length * step) > objective(flat):
-            length /= 2
-        flat = flat - length * step
+        flat = flat - _safe_length(objective, flat, step, gradient) * step
     return flat.view(classes, width)
