@@ -2,16 +2,19 @@
 
     python benchmarks/curvature.py [--json FILE] [--quick] [--cases abc] [--methods NAME ...]
 
-Every (case, method) runs in a process of its own with one thread. There, plain epochs (forward and backward over
-the same samples, batch 128) are timed before and after the fits, and times are given in units of their median:
-other work on the machine then slows both sides. Memory is the peak of the process above its peak after the plain
-epochs, imports included in neither. Agreement is |x − y|/|y| of H⁻¹v, against ours with the same (empirical)
-targets. Peers are fitted with the empirical Fisher, which for all of them costs as much as drawing targets.
+Everything runs with one thread. Each (case, method) has a process of its own: plain epochs (forward and backward
+over the same samples, batch 128) before and after the fit, times in units of their median. Memory is the peak of
+that process during the fit above its peak during a plain epoch. What takes milliseconds (fits of (a), H⁻¹v of (a)
+and (b)) is then timed again with all libraries taking turns in one process, so that whatever else the machine
+does slows them alike. Agreement is |x − y|/|y| of H⁻¹v, against ours with the same (empirical) targets. Peers are
+fitted with the empirical Fisher, which for all of them costs as much as drawing targets.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import resource
@@ -19,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,63 +31,105 @@ CASES = {
     "b": "small ResNet, 64 × 64, 1,000 samples, 40 concepts",
     "c": "resnet18, 64 × 64, 500 samples, 40 concepts",
 }
+SLOW_SECONDS = 3.0
 
 
-def peak_megabytes() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak_megabytes(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Peak resident memory while ``action`` runs, and its value. Free memory is given back before."""
+    gc.collect()
+    if not sys.platform.startswith("linux"):
+        value = action()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, value
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    value = action()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return peak / 1024, value
 
 
-def measure(case: str, method: str, quick: bool, answer_file: str) -> dict[str, Any]:
-    """Runs in the child."""
+def seconds(action: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def prepare(case: str, quick: bool) -> Any:
     import torch
-    from safetensors.torch import save_file
 
-    from curvature_methods import METHODS, CannotError, Problem, make_problem
+    from curvature_methods import make_problem
     from ecbm.progress import silence
 
     silence()
     torch.set_num_threads(1)
-    problem = make_problem(case, quick)
+    return make_problem(case, quick)
 
-    def seconds(action: Any) -> tuple[float, Any]:
-        start = time.perf_counter()
-        value = action()
-        return time.perf_counter() - start, value
 
+def warm(problem: Any, method: str) -> None:
+    """What a library imports or sets up on its first use is no part of its memory or time."""
+    from curvature_methods import METHODS, Problem
+
+    small = Problem(problem.module, problem.inputs[:16], problem.targets[:16])
+    fit, solver = METHODS[method](small)
+    solver(fit())(small.vector())
+
+
+def measure(case: str, method: str, quick: bool, answer_file: str) -> dict[str, Any]:
+    """One method in a process of its own."""
+    from safetensors.torch import save_file
+
+    from curvature_methods import METHODS, CannotError
+
+    problem = prepare(case, quick)
     try:
-        # what a library imports or sets up on its first use is no part of its memory or time
-        small = Problem(problem.module, problem.inputs[:16], problem.targets[:16])
-        first_fit, first_solver = METHODS[method](small)
-        first_solver(first_fit())(small.vector())
         fit, make_solver = METHODS[method](problem)
     except CannotError as reason:
         return {"cannot": str(reason)}
+    if case != "c":
+        warm(problem, method)  # on (c) the eigendecompositions would take as long as the fit
     problem.epoch()
-    first = seconds(problem.epoch)[0]
-    repeats = 9 if first < 1 else 1
-    epochs = [seconds(problem.epoch)[0] for _ in range(repeats)]
-    before = peak_megabytes()
-    spent, fitted = seconds(fit)
-    above = peak_megabytes() - before
-    fits = [spent]
-    if spent < 30:
-        fits = []
-        for _ in range(repeats if spent < 3 else 1):
-            epochs.append(seconds(problem.epoch)[0])
-            fits.append(seconds(fit)[0])
-    epochs.append(seconds(problem.epoch)[0])
+    plain, _ = peak_megabytes(problem.epoch)
+    epochs = [seconds(problem.epoch)]
+    start = time.perf_counter()
+    peak, fitted = peak_megabytes(fit)
+    fits = [time.perf_counter() - start]
+    epochs.append(seconds(problem.epoch))
     solve, vector = make_solver(fitted), problem.vector()
     answer = solve(vector)
-    solves = [seconds(lambda: solve(vector))[0] for _ in range(20)]
+    solves = [seconds(lambda: solve(vector)) for _ in range(5 if case == "c" else 20)]
     save_file({name: value.detach().contiguous().clone() for name, value in answer.items()}, answer_file)
-    epoch = statistics.median(epochs)
-    return {
-        "epoch_seconds": epoch,
-        "fit_seconds": statistics.median(fits),
-        "fit_epochs": statistics.median(fits) / epoch,
-        "solve_milliseconds": 1000 * statistics.median(solves),
-        "memory_megabytes": above,
-    }
+    return row(epochs, fits, solves) | {"memory_megabytes": peak - plain}
+
+
+def take_turns(case: str, methods: list[str], quick: bool) -> dict[str, dict[str, Any]]:
+    """All methods in one process, one after the other, again and again."""
+    from curvature_methods import METHODS, Problem
+
+    problem = prepare(case, quick)
+    if case == "b":  # the time of a solve does not depend on the number of samples
+        problem = Problem(problem.module, problem.inputs[:64], problem.targets[:64])
+    vector = problem.vector()
+    built = {name: METHODS[name](problem) for name in methods}
+    solvers = {name: make_solver(fit()) for name, (fit, make_solver) in built.items()}
+    epochs: list[float] = []
+    fits: dict[str, list[float]] = {name: [] for name in methods}
+    solves: dict[str, list[float]] = {name: [] for name in methods}
+    for _ in range(11 if case == "a" else 0):
+        for name, (fit, _) in built.items():
+            epochs.append(seconds(problem.epoch))
+            fits[name].append(seconds(fit))
+    for _ in range(60):
+        for name, solve in solvers.items():
+            solves[name].append(seconds(lambda solve=solve: solve(vector)))  # type: ignore[misc]
+    return {name: row(epochs, fits[name], solves[name]) for name in methods}
+
+
+def row(epochs: list[float], fits: list[float], solves: list[float]) -> dict[str, Any]:
+    found = {"solve_milliseconds": 1000 * statistics.median(solves)}
+    if fits:
+        epoch, fit = statistics.median(epochs), statistics.median(fits)
+        found |= {"epoch_seconds": epoch, "fit_seconds": fit, "fit_epochs": fit / epoch}
+    return found
 
 
 def distance(first: Path, second: Path) -> float | None:
@@ -97,8 +143,8 @@ def distance(first: Path, second: Path) -> float | None:
     return float((gap / sum(float(two[n].double().square().sum()) for n in names)) ** 0.5)
 
 
-def run_child(case: str, method: str, quick: bool, answer: Path) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--child", case, method, str(answer)] + ["--quick"] * quick
+def run_child(*arguments: str, quick: bool) -> dict[str, Any]:
+    command = [sys.executable, __file__, "--child", *arguments] + ["--quick"] * quick
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1800)
@@ -109,6 +155,24 @@ def run_child(case: str, method: str, quick: bool, answer: Path) -> dict[str, An
         return {"failed": lines[-1] if lines else f"exit status {done.returncode}"}
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
+
+
+def run_case(case: str, methods: list[str], quick: bool, folder: Path) -> dict[str, dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    answers = {name: folder / f"{case}-{number}.st" for number, name in enumerate(methods)}
+    for name in methods:
+        print(f"({case}) {name} ...", file=sys.stderr, flush=True)
+        rows[name] = run_child("alone", case, name, str(answers[name]), quick=quick)
+        if "fit_epochs" in rows[name] and not name.startswith("ecbm") and "ecbm, empirical" in answers:
+            rows[name]["agreement"] = distance(answers[name], answers["ecbm, empirical"])
+    quickly = [n for n, r in rows.items() if case == "b" or r.get("fit_seconds", SLOW_SECONDS) < SLOW_SECONDS]
+    quickly = [name for name in quickly if "fit_epochs" in rows[name]]
+    if case != "c" and quickly:
+        print(f"({case}) in turns ...", file=sys.stderr, flush=True)
+        for name, found in run_child("turns", case, *quickly, quick=quick).items():
+            if name in rows:
+                rows[name] |= found
+    return rows
 
 
 def bounds(rows: dict[str, dict[str, Any]]) -> dict[str, bool]:
@@ -155,24 +219,21 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a quarter of the samples, cases a and b only")
     parser.add_argument("--cases", default=None)
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        case, method, answer = options.child
-        print(json.dumps(measure(case, method, options.quick, answer)))
+        kind, case, *rest = options.child
+        if kind == "alone":
+            print(json.dumps(measure(case, rest[0], options.quick, rest[1])))
+        else:
+            print(json.dumps(take_turns(case, rest, options.quick)))
         return
     import tempfile
 
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for case in options.cases or ("ab" if options.quick else "abc"):
-            rows: dict[str, dict[str, Any]] = {}
-            answers = {name: Path(folder) / f"{case}-{number}.st" for number, name in enumerate(METHODS)}
-            for name in options.methods:
-                print(f"({case}) {name} ...", file=sys.stderr, flush=True)
-                rows[name] = run_child(case, name, options.quick, answers[name])
-                if "fit_epochs" in rows[name] and not name.startswith("ecbm"):
-                    rows[name]["agreement"] = distance(answers[name], answers["ecbm, empirical"])
+            rows = run_case(case, options.methods, options.quick, Path(folder))
             show(case, rows)
             held = bounds(rows) if case in "ab" else {}
             for promise, kept in held.items():

@@ -96,7 +96,7 @@ Solve = Callable[[dict[str, Tensor]], dict[str, Tensor]]
 Method = Callable[[Problem], tuple[Callable[[], Any], Callable[[Any], Solve]]]
 
 
-def _ours(fisher: str, everything: bool) -> Method:
+def _ours(fisher: str, everything: bool = False, **options: Any) -> Method:
     def build(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], Solve]]:
         from ecbm.curvature import EKFAC, ConceptLoss
 
@@ -111,6 +111,7 @@ def _ours(fisher: str, everything: bool) -> Method:
                 fisher=fisher,  # type: ignore[arg-type]
                 batch_size=BATCH,
                 parameters=None if everything else names.__contains__,
+                **options,
             )
 
         return fit, lambda fitted: lambda vector: fitted.solve(vector, DAMPING)
@@ -260,9 +261,10 @@ def _pydvl(problem: Problem) -> tuple[Callable[[], Any], Callable[[Any], Solve]]
 
 
 METHODS: dict[str, Method] = {
-    "ecbm": _ours("true", False),
-    "ecbm, all parameters": _ours("true", True),
-    "ecbm, empirical": _ours("empirical", False),
+    "ecbm": _ours("true"),
+    "ecbm, nothing kept": _ours("true", memory_limit_bytes=0),
+    "ecbm, all parameters": _ours("true", everything=True),
+    "ecbm, empirical": _ours("empirical"),
     "curvlinops": _curvlinops,
     "nngeometry": _nngeometry,
     "kronfluence": _kronfluence,

@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as functional
 from torch import Tensor, nn
 
-from ecbm.curvature.layers import Layer, Sums, Use, add_gram_, border, chunks
+from ecbm.curvature.layers import Layer, Sums, border, chunks
+from ecbm.curvature.matrices import add_gram_
 
 __all__ = ["ConvolutionLayer"]
 
@@ -263,26 +264,19 @@ class ConvolutionLayer(Layer):
 
     # Second pass
 
-    def chunk_size(self, uses: list[Use]) -> int:
-        places = self.positions(uses[0][1])
-        product = 2 * self.groups * self.outputs * self.columns
-        product = max(product, 2 * (uses[0][0][0].numel() + uses[0][1][0].numel()))
-        if self.rotate_then_multiply(places):
-            return product + 2 * self.groups * self.columns * places
-        return product
+    def rotated_inputs(self, activations: Tensor, right: Tensor) -> Tensor:
+        count = len(activations)
+        rows = self.patches(activations).permute(1, 0, 3, 2).reshape(self.groups, -1, self.inputs)
+        rotated = torch.bmm(rows, right[:, : self.inputs])
+        if self.bias is not None:
+            rotated += right[:, self.inputs, None, :]
+        return rotated.view(self.groups, count, -1, self.columns)
 
-    def rotated_gradients(self, activations: Tensor, gradients: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    def rotated_outputs(self, gradients: Tensor, left: Tensor) -> Tensor:
         count = len(gradients)
         columns = gradients.reshape(count, self.groups, self.outputs, -1)
-        if self.rotate_then_multiply(columns.shape[3]):
-            rows = self.patches(activations).permute(1, 0, 3, 2).reshape(self.groups, -1, self.inputs)
-            rotated_in = torch.matmul(rows, right[:, : self.inputs])
-            if self.bias is not None:
-                rotated_in += right[:, self.inputs, None, :]
-            rotated_in = rotated_in.view(self.groups, count, -1, self.columns).transpose(0, 1)
-            rotated_out = torch.matmul(left.transpose(1, 2), columns)
-            return torch.matmul(rotated_out, rotated_in)
-        return self.rotate_product(*self.products(activations, gradients), left, right)
+        rows = columns.permute(1, 0, 3, 2).reshape(self.groups, -1, self.outputs)
+        return torch.bmm(rows, left).view(self.groups, count, -1, self.outputs)
 
     def products(self, activations: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor | None]:
         count = len(gradients)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +176,24 @@ class EKFAC:
         relative
             Multiply ``damping`` by the mean eigenvalue of each layer.
         """
-        return next(self._solutions(vector, [damping], relative))
+        return self.solve_many(vector, [damping], relative=relative)[0]
 
     def solve_many(self, vector: Vector, dampings: Sequence[float], *, relative: bool = False) -> list[Vector]:
         """:meth:`solve` for several dampings, rotating the vector only once."""
-        return list(self._solutions(vector, dampings, relative))
+        for damping in dampings:
+            if not math.isfinite(damping) or damping < 0:
+                raise InputError(f"damping is {damping}; expected a finite number of at least 0")
+        blocks = self._blocks_of(vector)
+        shifts = [[self._shift(block, damping, relative) for damping in dampings] for block in blocks]
+        results: list[Vector] = [{} for _ in dampings]
+        for block, row in zip(
+            blocks, shifts, strict=True
+        ):  # one after the other: its eigenvectors stay in the cache
+            rotated = block.rotate(vector)
+            for result, shift in zip(results, row, strict=True):
+                inverse = self._inverse_eigenvalues(block, shift)
+                result.update(block.rotate_back(rotated.mul_(inverse) if len(row) == 1 else rotated * inverse))
+        return [{name: result[name] for name in vector} for result in results]
 
     def multiply(self, vector: Vector) -> Vector:
         """H vector, L2 included."""
@@ -188,20 +202,20 @@ class EKFAC:
             result.update(block.rotate_back(block.rotate(vector) * (block.eigenvalues + self.settings.l2)))
         return {name: result[name] for name in vector}
 
-    def _solutions(self, vector: Vector, dampings: Sequence[float], relative: bool) -> Iterator[Vector]:
-        for damping in dampings:
-            if not math.isfinite(damping) or damping < 0:
-                raise InputError(f"damping is {damping}; expected a finite number of at least 0")
-        blocks = self._blocks_of(vector)
-        divisors = [[self._divisor(block, damping, relative) for block in blocks] for damping in dampings]
-        rotated = [block.rotate(vector) for block in blocks]
-        for row in divisors:
-            result: Vector = {}
-            for block, part, divisor in zip(blocks, rotated, row, strict=True):
-                result.update(block.rotate_back(part.div_(divisor) if len(divisors) == 1 else part / divisor))
-            yield {name: result[name] for name in vector}
+    @cached_property
+    def _last_inverses(self) -> dict[str, tuple[float, Tensor]]:
+        return {}
 
-    def _divisor(self, block: Block, damping: float, relative: bool) -> Tensor:
+    def _inverse_eigenvalues(self, block: Block, shift: float) -> Tensor:
+        """1 / (Λ* + shift); the last one is kept, for solves come in rows with one damping."""
+        kept = self._last_inverses.get(block.name)
+        if kept is None or kept[0] != shift:
+            kept = shift, (block.eigenvalues + shift).reciprocal_()
+            self._last_inverses[block.name] = kept
+        return kept[1]
+
+    def _shift(self, block: Block, damping: float, relative: bool) -> float:
+        """What is added to a block's eigenvalues; raises where the sum would be rounding error."""
         low, mean, high = block.spread
         shift = self.settings.l2 + damping * (mean if relative else 1.0)
         low, high = low + shift, high + shift
@@ -211,24 +225,23 @@ class EKFAC:
                 f"eigenvalue of {low:.3g} beside {high:.3g}: the solve would be rounding "
                 "error; use a larger damping or l2"
             )
-        return block.eigenvalues + shift
+        return shift
+
+    @cached_property
+    def _block_of_parameter(self) -> dict[str, tuple[Block, tuple[int, ...]]]:
+        return {name: (block, _shape_of(block, name)) for block in self.blocks for name in block.parameters}
 
     def _blocks_of(self, vector: Vector) -> list[Block]:
-        shapes = {}
-        for block in self.blocks:
-            for name in block.parameters:
-                shapes[name] = block
         needed: dict[str, Block] = {}
         for name, value in vector.items():
-            if name in self.uncovered:
-                raise InputError(
-                    f"parameter {name!r} has no curvature ({self.uncovered[name]}); leave it out (restrict())"
-                )
-            if name not in shapes:
-                raise unknown_name("parameter", name, shapes)
-            block = shapes[name]
-            shape = _shape_of(block, name)
-            if tuple(value.shape) != shape:
+            found = self._block_of_parameter.get(name)
+            if found is None:
+                if name in self.uncovered:
+                    reason = self.uncovered[name]
+                    raise InputError(f"parameter {name!r} has no curvature ({reason}); leave it out (restrict())")
+                raise unknown_name("parameter", name, self._block_of_parameter)
+            block, shape = found
+            if value.shape != shape:
                 raise InputError(f"vector entry {name!r} has shape {tuple(value.shape)}; the parameter has {shape}")
             if value.dtype != block.layer.dtype:
                 raise InputError(f"vector entry {name!r} is {value.dtype}; the parameter is {block.layer.dtype}")

@@ -9,7 +9,7 @@ Two passes over the data, or one where inputs and gradients of all layers fit in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,17 +21,22 @@ from ecbm.curvature.blocks import Plan, probe
 from ecbm.curvature.capture import Capture, evaluating
 from ecbm.curvature.checkpoint import Checkpoint
 from ecbm.curvature.draws import uniforms
-from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock, symmetric_eigen
+from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock
 from ecbm.curvature.layers import Use
 from ecbm.curvature.losses import Fisher, Loss
+from ecbm.curvature.matrices import symmetric_eigen
 from ecbm.curvature.sources import Source
 from ecbm.errors import InputError
 from ecbm.progress import progress
 
 __all__ = ["FitJob", "Settings"]
 
-_ROWS_TOGETHER = 2048
-"""Samples run at once where everything is kept anyway: longer matrix products, fewer calls."""
+_CACHED = 32 << 20
+_SMALL, _SMALL_IF_KEPT = 4 << 20, 16 << 20
+"""Bytes of layer inputs and gradients that are alive at once. As many samples run together as fill the processor's
+cache, at most a batch: beyond it a convolution takes twice as long. Narrow networks run more than a batch, for the
+sake of long matrix products and fewer calls.
+"""
 
 Kept = dict[str, list[list[Use]]]
 """Per layer, the uses of every batch of a block."""
@@ -72,8 +77,21 @@ class FitJob:
         share = parallel.shard(len(blocks))
         self.blocks = [blocks[index] for index in share]
         self.kept: list[Kept] = []
+        # The decision uses all samples, not this process's, so that it does not depend on their number
+        fits = len(source) * self.bytes_each <= settings.memory_limit_bytes
+        self.keep = fits and checkpoint is None and settings.fisher != "exact"
+        small = _SMALL_IF_KEPT if self.keep else _SMALL
+        cached = min(settings.batch_size, _CACHED // max(self.bytes_each, 1))
+        self.rows_at_once = max(1, cached, small // max(self.bytes_each, 1))
 
     # Passes
+
+    def pieces(self, block: list[range]) -> Iterator[range]:
+        """The rows of a block in even pieces, as many at once as run well."""
+        start, count = block[0].start, block[-1].stop - block[0].start
+        pieces = -(-count // self.rows_at_once)
+        for piece in range(pieces):
+            yield range(start + count * piece // pieces, start + count * (piece + 1) // pieces)
 
     def output_gradients(self, logits: Tensor, rows: range) -> list[Tensor]:
         numbers = None
@@ -95,15 +113,12 @@ class FitJob:
         capture: Capture,
         start: int,
         after_block: Callable[[], None] | None = None,
-        together: int = 1,
     ) -> None:
         with progress(phase.capitalize(), len(self.blocks)) as bar, evaluating(self.module), capture:
             bar.advance(start)
             for index in range(start, len(self.blocks)):
-                batches = self.blocks[index]
-                for first in range(0, len(batches), together):
-                    last = min(first + together, len(batches)) - 1
-                    self.run_batch(capture, range(batches[first].start, batches[last].stop))
+                for rows in self.pieces(self.blocks[index]):
+                    self.run_batch(capture, rows)
                 if after_block is not None:
                     after_block()
                 broken = sums.flush()
@@ -175,8 +190,7 @@ class FitJob:
 
         watched = list(self.plan.modules) if keep else list(normalisations)
         capture = Capture(self.plan.modules, on_input, on_uses, watched)
-        together = max(1, _ROWS_TOGETHER // self.settings.batch_size) if keep else 1
-        self.run_pass("covariances", sums, capture, start, after_block, together)
+        self.run_pass("covariances", sums, capture, start, after_block)
         if self.checkpoint is not None:
             self.checkpoint.save("covariances", sums.tensors(), len(self.blocks))
         sums.reduce()
@@ -188,10 +202,7 @@ class FitJob:
             saved = self.checkpoint.read_common("bases")
             if saved is not None:
                 return saved
-        # The decision uses all samples, not this process's, so that it does not depend on their number
-        fits = len(self.source) * self.bytes_each <= self.settings.memory_limit_bytes
-        keep = fits and self.checkpoint is None and self.settings.fisher != "exact"
-        sums = self.covariances(keep)
+        sums = self.covariances(self.keep)
         result = self.decompose(sums)
         for name in self.plan.normalisations:
             result[f"fisher|{name}"] = sums.total[name]["fisher"]

@@ -13,24 +13,15 @@ import torch
 from torch import Tensor
 
 from ecbm.curvature.layers import Layer
+from ecbm.curvature.matrices import multiply, symmetric_eigen
 from ecbm.curvature.normalisation import NormalisationLayer
 
-__all__ = ["Block", "DenseBlock", "KroneckerBlock", "overlap", "symmetric_eigen"]
+__all__ = ["Block", "DenseBlock", "KroneckerBlock", "overlap"]
 
 
 def _spread(values: Tensor) -> tuple[float, float, float]:
     low, high = values.aminmax()
     return float(low), float(values.double().mean()), float(high)
-
-
-def symmetric_eigen(matrix: Tensor, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    """Eigenvalues (float64, negative rounding errors as 0) and eigenvectors, computed in ``dtype``.
-
-    Only the upper triangle is read. Factors of float32 layers are decomposed in float32: their sums carry float32
-    rounding already, so the eigenvectors would not come nearer to the truth, only twice as slowly.
-    """
-    values, vectors = torch.linalg.eigh(matrix.to(dtype), UPLO="U")
-    return values.double().clamp_min_(0), vectors.contiguous()
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,7 @@ class KroneckerBlock:
         """Least, mean and greatest eigenvalue."""
         return _spread(self.eigenvalues)
 
-    @property
+    @cached_property
     def rounding(self) -> float:
         """Relative size below which an eigenvalue is rounding error of the largest one.
 
@@ -87,18 +78,23 @@ class KroneckerBlock:
         size = max(self.layer.columns, self.layer.outputs)
         return 16 * size * torch.finfo(self.layer.dtype).eps ** 2
 
+    @cached_property
+    def _plain(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Q_Γ, Q_Γᵀ, Q_Ω, Q_Ωᵀ of a layer without groups: taking views costs as much as a small product."""
+        return self.left[0], self.left[0].T, self.right[0], self.right[0].T
+
     def rotate(self, vector: dict[str, Tensor]) -> Tensor:
         matrix = self.layer.to_matrix(vector)
         if self.layer.groups == 1:
-            return torch.mm(torch.mm(self.left[0].T, matrix[0]), self.right[0])[None]
+            _, turn, right, _ = self._plain
+            return multiply(multiply(turn, matrix[0]), right)[None]
         return self.left.transpose(1, 2) @ matrix @ self.right
 
     def rotate_back(self, matrix: Tensor) -> dict[str, Tensor]:
         if self.layer.groups == 1:
-            whole = torch.mm(torch.mm(self.left[0], matrix[0]), self.right[0].T)[None]
-        else:
-            whole = self.left @ matrix @ self.right.transpose(1, 2)
-        return self.layer.from_matrix(whole)
+            left, _, _, back = self._plain
+            return self.layer.from_matrix(multiply(multiply(left, matrix[0]), back))
+        return self.layer.from_matrix(self.left @ matrix @ self.right.transpose(1, 2))
 
     def factor_matrices(self) -> tuple[Tensor, Tensor]:
         """(Γ, Ω), float64."""
@@ -143,8 +139,8 @@ class DenseBlock:
 
     @staticmethod
     def from_sum(layer: NormalisationLayer, total: Tensor, count: int) -> DenseBlock:
-        values, vectors = symmetric_eigen(total.double() / count)
-        return DenseBlock(layer, vectors, values, count)
+        values, vectors = symmetric_eigen(total.double()[None] / count)
+        return DenseBlock(layer, vectors[0], values[0], count)
 
     @property
     def name(self) -> str:

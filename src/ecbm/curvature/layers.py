@@ -21,30 +21,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Layer", "LinearLayer", "Sums", "add_gram_"]
+from ecbm.curvature.matrices import add_gram_, add_product_, multiply
+from ecbm.curvature.squares import add_pairs_, add_products_, cheapest_way
+
+__all__ = ["Layer", "LinearLayer", "Sums"]
 
 Sums = dict[str, Tensor]
 Use = tuple[Tensor, Tensor]
 """Input and output gradient of one use of a module."""
 
 CHUNK_ELEMENTS = 1 << 21
-_SPLIT_GRAM_ABOVE = 192
-_GRAM_PARTS = 4
-
-
-def add_gram_(total: Tensor, rows: Tensor) -> None:
-    """Add rowsᵀ rows to the upper triangle of ``total``; what is below the diagonal is left undefined.
-
-    Above a few hundred columns only blocks on and above the diagonal are computed, 10 of 16.
-    """
-    size = rows.shape[1]
-    if size < _SPLIT_GRAM_ABOVE:
-        total.addmm_(rows.T, rows)
-        return
-    step = -(-size // _GRAM_PARTS)
-    for start in range(0, size, step):
-        stop = min(start + step, size)
-        total[start:stop, start:].addmm_(rows[:, start:stop].T, rows[:, start:])
 
 
 def chunks(count: int, elements_each: int, limit: int = CHUNK_ELEMENTS) -> Iterator[slice]:
@@ -111,10 +97,10 @@ class Layer(ABC):
         return torch.cat([matrix, column], 2)
 
     def from_matrix(self, matrix: Tensor) -> dict[str, Tensor]:
-        vector = {self.weight: matrix[..., : self.inputs].reshape(self.shape)}
-        if self.bias is not None:
-            vector[self.bias] = matrix[..., self.inputs].reshape(-1)
-        return vector
+        if self.bias is None:
+            return {self.weight: matrix.reshape(self.shape)}
+        weight, bias = matrix[..., : self.inputs], matrix[..., self.inputs]
+        return {self.weight: weight.reshape(self.shape), self.bias: bias.reshape(-1)}
 
     # First pass
 
@@ -146,20 +132,36 @@ class Layer(ABC):
 
     def add_squares(self, total: Tensor, uses: list[Use], left: Tensor, right: Tensor) -> None:
         """Add Σ_i (leftᵀ G_i right)² to ``total``, groups × outputs × columns."""
-        count = len(uses[0][0])
-        for part in chunks(count, self.chunk_size(uses)):
-            rotated = self.rotated_gradients(uses[0][0][part], uses[0][1][part], left, right)
-            for activations, gradients in uses[1:]:
-                rotated = rotated + self.rotated_gradients(activations[part], gradients[part], left, right)
-            total += rotated.square_().sum(0)
-
-    def chunk_size(self, uses: list[Use]) -> int:
-        """Numbers of working memory a sample needs in :meth:`rotated_gradients`."""
-        return 2 * self.groups * self.outputs * self.columns
+        positions = sum(self.positions(gradients) for _, gradients in uses)
+        way = cheapest_way(positions, self.outputs, self.columns)
+        pairs = positions * (positions - 1) // 2 if way == "pairs" else 0
+        size = (positions + pairs) * (self.outputs + 2 * self.columns)
+        if way == "gradients":
+            size = 2 * self.outputs * self.columns
+        for part in chunks(len(uses[0][0]), self.groups * size):
+            if way == "gradients":
+                total += self.rotated_gradients([(a[part], s[part]) for a, s in uses], left, right).square_().sum(0)
+                continue
+            outputs = [self.rotated_outputs(gradients[part], left) for _, gradients in uses]
+            inputs = [self.rotated_inputs(activations[part], right) for activations, _ in uses]
+            add = add_pairs_ if way == "pairs" else add_products_
+            add(total, _together(outputs), _together(inputs))
 
     @abstractmethod
-    def rotated_gradients(self, activations: Tensor, gradients: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    def rotated_inputs(self, activations: Tensor, right: Tensor) -> Tensor:
+        """aᵀ Q_Ω at every position, groups × samples × positions × columns."""
+
+    @abstractmethod
+    def rotated_outputs(self, gradients: Tensor, left: Tensor) -> Tensor:
+        """sᵀ Q_Γ at every position, groups × samples × positions × outputs."""
+
+    def rotated_gradients(self, uses: list[Use], left: Tensor, right: Tensor) -> Tensor:
         """leftᵀ G_i right of every sample, samples × groups × outputs × columns."""
+        product, sums = self.products(*uses[0])
+        for activations, gradients in uses[1:]:
+            more, more_sums = self.products(activations, gradients)
+            product, sums = product + more, sums if more_sums is None or sums is None else sums + more_sums
+        return self.rotate_product(product, sums, left, right)
 
     def gradients(self, activations: Tensor, gradients: Tensor) -> Tensor:
         """G_i of every sample, samples × groups × outputs × columns."""
@@ -169,14 +171,6 @@ class Layer(ABC):
     @abstractmethod
     def products(self, activations: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor | None]:
         """Σ_t s aᵀ of every sample without the bias's column, and that column if there is one."""
-
-    def rotate_then_multiply(self, positions: int) -> bool:
-        """Whether rotating a and s before multiplying them costs less than rotating their product.
-
-        Product first:  T·o·c + o·c² + o²·c.   Rotations first:  T·c² + T·o² + T·o·c.
-        """
-        outputs, columns = self.outputs, self.columns
-        return positions * (columns**2 + outputs**2) < outputs * columns * (columns + outputs)
 
     def rotate_product(self, product: Tensor, sums: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
         """leftᵀ [product | sums] right, for samples × groups × outputs × inputs."""
@@ -191,6 +185,10 @@ class Layer(ABC):
         if sums is not None:
             rotated += sums[..., None] * right[:, self.inputs, None, :]
         return torch.matmul(left.transpose(1, 2), rotated)
+
+
+def _together(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
 class LinearLayer(Layer):
@@ -219,38 +217,18 @@ class LinearLayer(Layer):
     def add_output(self, sums: Sums, gradients: Tensor) -> None:
         add_gram_(sums["output"][0], gradients.reshape(-1, self.outputs))
 
-    def rotate_rows(self, rows: Tensor, right: Tensor) -> Tensor:
-        """[rows | 1] right."""
+    def rotated_inputs(self, activations: Tensor, right: Tensor) -> Tensor:
+        rows = activations.reshape(-1, self.inputs)
         if self.bias is None:
-            return rows @ right[0]
-        return torch.addmm(right[0, self.inputs], rows, right[0, : self.inputs])
+            rotated = multiply(rows, right[0])
+        else:
+            rotated = right[0, self.inputs].repeat(len(rows), 1)
+            add_product_(rotated, rows, right[0, : self.inputs])
+        return rotated.view(1, len(activations), -1, self.columns)
 
-    def add_squares(self, total: Tensor, uses: list[Use], left: Tensor, right: Tensor) -> None:
-        activations, gradients = uses[0]
-        if len(uses) > 1 or gradients.numel() != len(gradients) * self.outputs:
-            super().add_squares(total, uses, left, right)
-            return
-        # One position: (sᵀQ_Γ)_a² (aᵀQ_Ω)_b², so the sum over samples is one matrix product
-        rotated_out = gradients.reshape(-1, self.outputs) @ left[0]
-        rotated_in = self.rotate_rows(activations.reshape(-1, self.inputs), right)
-        total[0].addmm_(rotated_out.square_().T, rotated_in.square_())
-
-    def chunk_size(self, uses: list[Use]) -> int:
-        tokens = self.positions(uses[0][1])
-        return 2 * (self.outputs * self.columns + tokens * (self.outputs + self.columns))
-
-    def rotated_gradients(self, activations: Tensor, gradients: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        count = len(gradients)
-        inputs = activations.reshape(count, -1, self.inputs)
-        outputs = gradients.reshape(count, -1, self.outputs)
-        if self.rotate_then_multiply(outputs.shape[1]):
-            rotated_in = self.rotate_rows(inputs.reshape(-1, self.inputs), right)
-            rotated_out = outputs.reshape(-1, self.outputs) @ left[0]
-            return torch.bmm(
-                rotated_out.view(count, -1, self.outputs).transpose(1, 2),
-                rotated_in.view(count, -1, self.columns),
-            )[:, None]
-        return self.rotate_product(*self.products(inputs, outputs), left, right)
+    def rotated_outputs(self, gradients: Tensor, left: Tensor) -> Tensor:
+        rotated = multiply(gradients.reshape(-1, self.outputs), left[0])
+        return rotated.view(1, len(gradients), -1, self.outputs)
 
     def products(self, activations: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor | None]:
         inputs = activations.reshape(len(gradients), -1, self.inputs)

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from ecbm.curvature.blocks import Plan, make_plan
 from ecbm.curvature.fitting import FitJob, Settings
-from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock, overlap, symmetric_eigen
+from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock, overlap
 from ecbm.curvature.losses import Loss
+from ecbm.curvature.matrices import symmetric_eigen
 from ecbm.curvature.sources import Source
 from ecbm.errors import InputError
 
