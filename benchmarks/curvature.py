@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import gc
 import json
 import os
@@ -101,26 +102,28 @@ def measure(case: str, method: str, quick: bool, answer_file: str) -> dict[str, 
     return row(epochs, fits, solves) | {"memory_megabytes": peak - plain}
 
 
-def take_turns(case: str, methods: list[str], quick: bool) -> dict[str, dict[str, Any]]:
-    """All methods in one process, one after the other, again and again."""
+def take_turns(case: str, methods: list[str], fitting: list[str], quick: bool) -> dict[str, dict[str, Any]]:
+    """All methods in one process, one after the other, again and again; those in ``fitting`` fit as well."""
     from curvature_methods import METHODS, Problem
 
     problem = prepare(case, quick)
-    if case == "b":  # the time of a solve does not depend on the number of samples
-        problem = Problem(problem.module, problem.inputs[:64], problem.targets[:64])
-    vector = problem.vector()
-    built = {name: METHODS[name](problem) for name in methods}
-    solvers = {name: make_solver(fit()) for name, (fit, make_solver) in built.items()}
+    # the time of a solve does not depend on the number of samples
+    small = Problem(problem.module, problem.inputs[:64], problem.targets[:64])
+    vector, solvers = problem.vector(), {}
+    for name in methods:
+        fit, make_solver = METHODS[name](small)
+        solvers[name] = make_solver(fit())
+    built = {name: METHODS[name](problem)[0] for name in fitting}
     epochs: list[float] = []
     fits: dict[str, list[float]] = {name: [] for name in methods}
     solves: dict[str, list[float]] = {name: [] for name in methods}
-    for _ in range(11 if case == "a" else 0):
-        for name, (fit, _) in built.items():
+    for _ in range(11):
+        for name, fit in built.items():
             epochs.append(seconds(problem.epoch))
             fits[name].append(seconds(fit))
     for _ in range(60):
         for name, solve in solvers.items():
-            solves[name].append(seconds(lambda solve=solve: solve(vector)))  # type: ignore[misc]
+            solves[name].append(seconds(functools.partial(solve, vector)))
     return {name: row(epochs, fits[name], solves[name]) for name in methods}
 
 
@@ -165,13 +168,13 @@ def run_case(case: str, methods: list[str], quick: bool, folder: Path) -> dict[s
         rows[name] = run_child("alone", case, name, str(answers[name]), quick=quick)
         if "fit_epochs" in rows[name] and not name.startswith("ecbm") and "ecbm, empirical" in answers:
             rows[name]["agreement"] = distance(answers[name], answers["ecbm, empirical"])
-    quickly = [n for n, r in rows.items() if case == "b" or r.get("fit_seconds", SLOW_SECONDS) < SLOW_SECONDS]
-    quickly = [name for name in quickly if "fit_epochs" in rows[name]]
-    if case != "c" and quickly:
+    working = [name for name in methods if "fit_epochs" in rows[name]]
+    if case != "c" and working:
         print(f"({case}) in turns ...", file=sys.stderr, flush=True)
-        for name, found in run_child("turns", case, *quickly, quick=quick).items():
-            if name in rows:
-                rows[name] |= found
+        quickly = [name for name in working if rows[name]["fit_seconds"] < SLOW_SECONDS]
+        found = run_child("turns", case, "|".join(working), "|".join(quickly), quick=quick)
+        for name in working:
+            rows[name] |= found.get(name, {})
     return rows
 
 
@@ -226,7 +229,8 @@ def main() -> None:
         if kind == "alone":
             print(json.dumps(measure(case, rest[0], options.quick, rest[1])))
         else:
-            print(json.dumps(take_turns(case, rest, options.quick)))
+            working, quickly = ([name for name in part.split("|") if name] for part in rest)
+            print(json.dumps(take_turns(case, working, quickly, options.quick)))
         return
     import tempfile
 
