@@ -9,7 +9,8 @@ import ecbm
 from ecbm.edit import editor as editor_module
 from ecbm.edit import paper
 from ecbm.train.convex import FeatureBasis, concept_objective, solve_concept_head, with_ones
-from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, Preconditioner, solve_moved_concepts
+from ecbm.train.leading import LeadingInverses
+from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, solve_moved_concepts
 
 
 def make(n: int = 260, width: int = 12, concepts: int = 6, classes: int = 4) -> ecbm.Dataset:
@@ -109,6 +110,38 @@ def test_the_quick_ekfac_step_is_the_general_one(editor, monkeypatch):
     assert gap < 1e-4 * (parameters(general) - start).norm()
 
 
+def leading_inverses(design, curvature, l2, count):
+    basis = FeatureBasis.of(design)
+    vectors = basis.vectors[:, -count:].contiguous()
+    blocks = torch.stack([(design.T * c) @ design for c in curvature.T]).float()
+    eye = l2 * torch.eye(count)
+    rest = basis.diagonal(curvature, l2)[:, :-count].mean(1)
+    return LeadingInverses(vectors, torch.linalg.inv(vectors.T @ blocks @ vectors + eye), rest)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_leading_inverses_follow_samples_that_come_and_go(sign):
+    design = with_ones(TRAIN.x.double())
+    curvature = torch.rand(len(design), 3, generator=torch.Generator().manual_seed(0)).double() / len(design)
+    some = torch.arange(len(design)) < 30
+    before = curvature.clone()
+    if sign > 0:
+        before[some] = 0
+    after = curvature.clone()
+    if sign < 0:
+        after[some] = 0
+    start, goal = (leading_inverses(design, c, 0.05, 5) for c in (before, after))
+    moved = start.after(design[some].float(), curvature[some].T.float(), sign)
+    torch.testing.assert_close(moved.inverses, goal.inverses, rtol=1e-3, atol=1e-4)
+    gap = (start.inverses - goal.inverses).norm()
+    assert (moved.inverses - goal.inverses).norm() < 1e-3 * gap
+    vectors = torch.randn(3, design.shape[1], generator=torch.Generator().manual_seed(1))
+    leading = vectors @ goal.vectors
+    expected = (vectors - leading @ goal.vectors.T) / goal.rest[:, None]
+    expected += torch.einsum("kab,kb->ka", goal.inverses, leading) @ goal.vectors.T
+    torch.testing.assert_close(goal.apply(vectors), expected)
+
+
 def test_moved_concepts_are_solved_in_new_coordinates_with_rows_of_gone_samples_in_place():
     design = with_ones(TRAIN.x.double())
     n, l2 = len(design), 0.05
@@ -116,13 +149,8 @@ def test_moved_concepts_are_solved_in_new_coordinates_with_rows_of_gone_samples_
     solved = solve_concept_head(design, targets, weights, l2, tolerance=1e-12, accept=1e-10).parameters
     p = torch.sigmoid(solved @ design.T)
     residuals = p - targets.T
-    basis = FeatureBasis.of(design)
-    curvature = (p * (1 - p) / n).T
-    kept = Preconditioner(basis, basis.diagonal(curvature, l2), basis.leading_inverses(design, curvature, l2))
-    scale, shift = torch.linspace(0.9, 1.1, 12).double(), torch.linspace(-0.1, 0.1, 12).double()
-    coordinates = Coordinates(scale, shift)
-    rescaled = solved[:, :-1] / scale
-    start = torch.cat([rescaled, solved[:, -1:] - (rescaled @ shift)[:, None]], 1)
+    kept = leading_inverses(design, (p * (1 - p) / n).T, l2, 4)
+    coordinates = Coordinates(torch.linspace(0.9, 1.1, 12).double(), torch.linspace(-0.1, 0.1, 12).double())
     stays = torch.arange(n) % 20 != 0
     moved = solve_moved_concepts(
         KeptDesign(design, design.float(), coordinates),
@@ -130,11 +158,11 @@ def test_moved_concepts_are_solved_in_new_coordinates_with_rows_of_gone_samples_
         weights.T * stays,
         int(stays.sum()),
         l2,
-        OldConcepts(start, solved @ design.T, residuals, coordinates.from_kept(residuals @ design)),
+        OldConcepts(solved, solved @ design.T, residuals, residuals @ design),
         kept,
         1e-11,
     )
     assert moved is not None
-    there = with_ones(TRAIN.x.double() * scale + shift)[stays]
+    there = with_ones(TRAIN.x.double() * coordinates.scale + coordinates.shift)[stays]
     _, gradient = concept_objective(there, targets[stays], weights[stays].double(), moved.parameters, l2)
     assert gradient.norm() < 2e-11

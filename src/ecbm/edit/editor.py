@@ -146,6 +146,7 @@ class Editor:
         seconds |= {f"fit {name} (kept for later edits)": cost for name, cost in fitted.items()}
         seconds["edit"] = time.monotonic() - mark - sum(fitted.values())
         report = self._report(situation, model, method, settings, seconds)
+        model.provenance = dataclasses.replace(model.provenance, data_fingerprint=edited.fingerprint)
         return EditResult(model, edited, report)
 
     def preview(self, edit: Edit | Sequence[Edit], method: str = "auto", **options: Any) -> dict[str, Any]:

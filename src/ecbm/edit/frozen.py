@@ -17,8 +17,10 @@ from ecbm.edit.heads import EXACT_TOLERANCE, SolvedHeads, label_design, rows_of,
 from ecbm.edit.situation import Situation, carry, restandardised
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
+from ecbm.train.convex import apply_blocks
+from ecbm.train.leading import LeadingInverses
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, Preconditioner, solve_moved_concepts
+from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, solve_moved_concepts
 
 if TYPE_CHECKING:
     from ecbm.edit.kept import Kept
@@ -42,9 +44,14 @@ class FrozenState:
         self.sums = self.residuals @ design
         gradient = self.sums / len(design) + kept.concept_l2 * self.parameters
         self.unsolved = gradient.norm(dim=1) > _SOLVED
-        curvature = (p * (1 - p) * kept.terms.weights.T / len(design)).T
-        diagonal = kept.basis.diagonal(curvature, kept.concept_l2)
-        self.preconditioner = Preconditioner(kept.basis, diagonal, kept.leading)
+        self.curvature = (p * (1 - p) * kept.terms.weights.T / len(design)).float()
+        self.basis = kept.basis
+        self.diagonal = kept.basis.diagonal(self.curvature.T, kept.concept_l2)
+        count = kept.leading.shape[1]
+        others = self.diagonal[:, :-count] if count < self.diagonal.shape[1] else self.diagonal
+        self.preconditioner = LeadingInverses(
+            kept.basis.vectors[:, -count:].contiguous(), kept.leading, others.mean(1)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +104,19 @@ def _rows(situation: Situation, state: FrozenState) -> _Rows:
     return _Rows(KeptDesign(exact, single, coordinates), logits, residuals, base, moved.statistics)
 
 
+def _preconditioner(state: FrozenState, rows: _Rows, concepts: Tensor) -> LeadingInverses:
+    """Kept inverses of some concepts, without samples that are gone and with new ones."""
+    kept = state.preconditioner.of(concepts)
+    if rows.base is None:
+        return kept
+    count = len(state.exact)
+    gone = torch.ones(count, dtype=torch.bool)
+    gone[rows.base[rows.base < count]] = False
+    kept = kept.after(state.single[gone], state.curvature[concepts][:, gone], -1)
+    p = torch.sigmoid(rows.logits[concepts, count:]).float()
+    return kept.after(rows.design.single[count:], p * (1 - p) / count, 1)
+
+
 def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
     """Both heads of the linear backbone on the edited data; ``None`` where they must be solved from the data.
 
@@ -113,11 +133,7 @@ def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
     origin[new] = old
     touched = situation.touched_columns()
     touched = torch.cat([touched, state.unsolved[origin].nonzero().flatten()]).unique()
-    coordinates = rows.design.coordinates
-    parameters, logits = state.parameters[origin], rows.logits[origin]
-    if coordinates is not None:
-        rescaled = parameters[:, :-1] / coordinates.scale
-        parameters = torch.cat([rescaled, parameters[:, -1:] - (rescaled @ coordinates.shift)[:, None]], 1)
+    parameters, logits = rows.design.to_new(state.parameters[origin]), rows.logits[origin]
     steps = 0
     if len(touched):
         at, terms = origin[touched], situation.terms_after
@@ -127,10 +143,8 @@ def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
             rows.spread(terms.weights[:, touched]),
             len(situation.after),
             alpha,
-            OldConcepts(
-                parameters[touched], logits[touched], rows.residuals[at], rows.design.in_new(state.sums[at])
-            ),
-            state.preconditioner.of(at),
+            OldConcepts(state.parameters[at], logits[touched], rows.residuals[at], state.sums[at]),
+            _preconditioner(state, rows, at),
             EXACT_TOLERANCE,
         )
         if solved is None:
@@ -149,7 +163,7 @@ def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
 def class_block_step(gradient: Tensor, inverses: Tensor, l2: float) -> Tensor:
     """The label head's step H⁻¹∇ with the classes' own blocks; what all classes share is felt by the L2 alone."""
     shared = gradient.mean(0)
-    own = (inverses @ (gradient - shared).float()[:, :, None])[:, :, 0].double()
+    own = apply_blocks(inverses, (gradient - shared).float()).double()
     return own.sub_(own.mean(0)).add_(shared, alpha=1 / l2)
 
 
@@ -170,8 +184,7 @@ def step_frozen(situation: Situation, kept: Kept) -> ConceptBottleneck | None:
     change = torch.sigmoid(state.logits[here]).sub_(terms.targets[rows][:, touched].T)
     change = change.mul_(terms.weights[rows][:, touched].T).sub_(state.residuals[here])
     gradient = change @ state.exact[rows] / len(situation.after)
-    preconditioner = state.preconditioner
-    step = preconditioner.basis.precondition(preconditioner.diagonal[touched], gradient)
+    step = state.basis.precondition(state.diagonal[touched], gradient)
     parameters, logits = state.parameters.clone(), state.logits.clone()
     parameters[touched] -= step
     logits[touched] -= step.float() @ state.single.T

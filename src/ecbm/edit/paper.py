@@ -256,11 +256,11 @@ def _independent_step(change: Vector, kept: Kept, damping: float, relative: bool
     Targets of different concepts are drawn independently, so Γ of the true Fisher is diagonal and Q_Γ the identity;
     off its diagonal a drawn Γ holds noise alone. Λ* is then the Hessian's own diagonal in Q_Ω, concept by concept.
     """
-    preconditioner, l2 = kept.frozen.preconditioner, kept.concept_l2
+    state, l2 = kept.frozen, kept.concept_l2
     names = ("concept_head.weight", "concept_head.bias")
     rows = torch.cat([change[names[0]], change[names[1]][:, None]], 1)
-    unit = float((preconditioner.diagonal - l2).mean()) if relative else 1.0
-    step = preconditioner.basis.precondition(preconditioner.diagonal + damping * unit, rows)
+    unit = float((state.diagonal - l2).mean()) if relative else 1.0
+    step = state.basis.precondition(state.diagonal + damping * unit, rows)
     return {names[0]: step[:, :-1].contiguous(), names[1]: step[:, -1].contiguous()}
 
 

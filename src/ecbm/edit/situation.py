@@ -229,7 +229,7 @@ def carry(situation: Situation, *, refit_statistics: bool = True) -> ConceptBott
 
     Dropping a concept drops its head row *and* the label head's input column, so it cannot influence any output.
     Positive weights and (with ``refit_statistics``) standardisation become those of the edited data, without
-    changing what the model computes.
+    changing what the model computes. The fingerprint of its data is left to whoever finishes the model.
     """
     model, edited = situation.model, situation.edited
     old, new = situation.columns
@@ -254,7 +254,7 @@ def carry(situation: Situation, *, refit_statistics: bool = True) -> ConceptBott
         situation.positive,
         low,
         high,
-        Provenance(edited.fingerprint, model.provenance.training),
+        Provenance("", model.provenance.training),
     )
     if refit_statistics and not situation.same_samples:
         carried = restandardise(carried, situation.after)

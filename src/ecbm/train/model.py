@@ -34,8 +34,10 @@ class Provenance:
 def linear_from(parameters: Tensor) -> nn.Linear:
     """A float64 linear layer from rows whose last column is the bias."""
     rows, columns = parameters.shape
-    # Without initial weights: these would use up random numbers of the caller.
-    layer = nn.Linear(columns - 1, rows, device="meta")
+    # Not by its own constructor: initial weights would take time and use up random numbers of the caller.
+    layer = nn.Linear.__new__(nn.Linear)
+    nn.Module.__init__(layer)
+    layer.in_features, layer.out_features = columns - 1, rows
     # Into new memory: a slice with one row keeps odd strides through contiguous(), and bytes could not be read.
     layer.weight = nn.Parameter(torch.empty(rows, columns - 1, dtype=torch.float64).copy_(parameters[:, :-1]))
     layer.bias = nn.Parameter(torch.empty(rows, dtype=torch.float64).copy_(parameters[:, -1]))

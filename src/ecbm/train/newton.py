@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["NewtonResult", "Problem", "minimise"]
+__all__ = ["CACHED_ROWS", "NewtonResult", "Problem", "minimise", "weighted_product"]
 
 _MAX_NEWTON = 200
 _MAX_CG = 300
@@ -22,6 +22,9 @@ _MAX_LINE = 20
 _WORTH_LEAVING = 0.75
 _UNIT_STEP_BELOW = 1e-2
 _ROUNDING = 1e-11
+
+CACHED_ROWS = 512
+"""Rows of a design that are multiplied by at once: both products of a Hessian then find them in the cache."""
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """(vectors, which of the rows they are) → vectors."""
@@ -62,6 +65,14 @@ class NewtonResult:
     logits: Tensor
     steps: int
     products: int
+
+
+def weighted_product(design: Tensor, weights: Tensor, vectors: Tensor) -> Tensor:
+    """((V Xᵀ) ∘ C) X for V (k, d), C (k, n) and X (n, d): what a Hessian product of k logistic regressions is."""
+    out = torch.zeros_like(vectors)
+    for rows, part in zip(design.split(CACHED_ROWS), weights.split(CACHED_ROWS, 1), strict=True):
+        out.addmm_(torch.mm(vectors, rows.T).mul_(part), rows)
+    return out
 
 
 def _reduce(per_row: Tensor, together: bool) -> Tensor:

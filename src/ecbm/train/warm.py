@@ -3,10 +3,11 @@
 :func:`~ecbm.train.convex.solve_concept_head` starts from nothing. After an edit nearly everything is known: the
 sums over samples S = Rᵀ X of the old residuals R = w(p − t) are kept, so that
 
-- the first gradient needs the changed rows only, and the second one a float32 product of R' − R, which is small;
+- the first gradient needs the changed rows only, and the next ones a float32 product of R' − R, which is small;
 - logits and gradients are computed in float64 once, before the last steps;
 - removed samples keep their rows with weight 0, and a standardisation that moved with the samples is a change of
-  coordinates (:class:`Coordinates`): no row of the design is computed or copied again.
+  coordinates (:class:`Coordinates`): no row of the design is computed or copied again. Parameters are those that
+  read kept features throughout; only the L2 term knows the new coordinates.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import math
 import torch
 from torch import Tensor
 
-from ecbm.train.convex import FeatureBasis
-from ecbm.train.newton import conjugate_gradients
+from ecbm.train.leading import LeadingInverses
+from ecbm.train.newton import conjugate_gradients, weighted_product
 
-__all__ = ["Coordinates", "KeptDesign", "MovedConcepts", "OldConcepts", "Preconditioner", "solve_moved_concepts"]
+__all__ = ["Coordinates", "KeptDesign", "MovedConcepts", "OldConcepts", "solve_moved_concepts"]
 
 _FIRST = 3e-2
 _FINEST = 2e-6
@@ -32,21 +33,29 @@ _SMALL_MOVE = 1e-6
 
 @dataclasses.dataclass(frozen=True)
 class Coordinates:
-    """New features as an affine function of kept ones, x' = scale · x + shift (the last column is one)."""
+    """New features as an affine function of kept ones, x' = scale · x + shift (the last column is one).
+
+    With v the parameters that give on kept features what w give on new ones, v = T w.
+    """
 
     scale: Tensor
     shift: Tensor
 
-    def to_kept(self, rows: Tensor) -> Tensor:
-        """Parameters that give on kept features what ``rows`` give on new ones."""
-        scale, shift = self.scale.to(rows.dtype), self.shift.to(rows.dtype)
-        bias = rows[:, -1:] + (rows[:, :-1] @ shift)[:, None]
-        return torch.cat([rows[:, :-1] * scale, bias], 1)
+    def to_new(self, parameters: Tensor) -> Tensor:
+        """w = T⁻¹ v, for rows of parameters with the bias last."""
+        scale, shift = self.scale.to(parameters.dtype), self.shift.to(parameters.dtype)
+        weights = parameters[:, :-1] / scale
+        return torch.cat([weights, parameters[:, -1:] - (weights @ shift)[:, None]], 1)
 
-    def from_kept(self, sums: Tensor) -> Tensor:
-        """Sums over samples Σ r x' from Σ r x: the transpose of :meth:`to_kept`."""
-        scale, shift = self.scale.to(sums.dtype), self.shift.to(sums.dtype)
-        return torch.cat([sums[:, :-1] * scale + sums[:, -1:] * shift, sums[:, -1:]], 1)
+    def gradient_to_new(self, gradients: Tensor) -> Tensor:
+        """Tᵀ g: a gradient over w from one over v."""
+        scale, shift = self.scale.to(gradients.dtype), self.shift.to(gradients.dtype)
+        return torch.cat([gradients[:, :-1] * scale + gradients[:, -1:] * shift, gradients[:, -1:]], 1)
+
+    def gradient_to_kept(self, gradients: Tensor) -> Tensor:
+        """T⁻ᵀ g."""
+        scale, shift = self.scale.to(gradients.dtype), self.shift.to(gradients.dtype)
+        return torch.cat([(gradients[:, :-1] - gradients[:, -1:] * shift) / scale, gradients[:, -1:]], 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,35 +71,31 @@ class KeptDesign:
 
     def logits(self, parameters: Tensor) -> Tensor:
         """(k, n) in the precision of ``parameters``."""
-        kept = parameters if self.coordinates is None else self.coordinates.to_kept(parameters)
-        return kept @ (self.exact if parameters.dtype == torch.float64 else self.single).T
+        return parameters @ (self.exact if parameters.dtype == torch.float64 else self.single).T
 
     def sums(self, residuals: Tensor) -> Tensor:
-        """Σ_i r_ij x'_i, (k, d), in the precision of ``residuals`` (k, n)."""
-        return self.in_new(residuals @ (self.exact if residuals.dtype == torch.float64 else self.single))
+        """Σ_i r_ij x_i, (k, d), in the precision of ``residuals`` (k, n)."""
+        return residuals @ (self.exact if residuals.dtype == torch.float64 else self.single)
 
-    def in_new(self, sums: Tensor) -> Tensor:
-        return sums if self.coordinates is None else self.coordinates.from_kept(sums)
+    def penalty(self, parameters: Tensor) -> Tensor:
+        """The gradient of ½|w|² over v."""
+        if self.coordinates is None:
+            return parameters
+        return self.coordinates.gradient_to_kept(self.coordinates.to_new(parameters))
 
+    def to_new(self, parameters: Tensor) -> Tensor:
+        return parameters if self.coordinates is None else self.coordinates.to_new(parameters)
 
-@dataclasses.dataclass(frozen=True)
-class Preconditioner:
-    """EK-FAC of the concept head at the old optimum with exact leading blocks (:class:`FeatureBasis`)."""
-
-    basis: FeatureBasis
-    diagonal: Tensor
-    leading: Tensor
-
-    def of(self, rows: Tensor) -> Preconditioner:
-        if len(rows) == len(self.diagonal):
-            return self
-        return Preconditioner(self.basis, self.diagonal[rows], self.leading[rows])
+    def norms(self, gradients: Tensor) -> Tensor:
+        """Norm of every concept's gradient, as one over the new parameters."""
+        own: Tensor = gradients if self.coordinates is None else self.coordinates.gradient_to_new(gradients)
+        return torch.linalg.vector_norm(own, dim=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class OldConcepts:
-    """Heads solved on the old terms: parameters (k, d) in new coordinates, the logits (k, n) they give, residuals
-    w(p − t) of the old terms (k, n), and the sums of those over samples (k, d) in new coordinates.
+    """Heads solved on the old terms: parameters (k, d), the logits (k, n) they give, residuals w(p − t) of the old
+    terms (k, n), and the sums of those over samples (k, d).
     """
 
     parameters: Tensor
@@ -138,7 +143,7 @@ def solve_moved_concepts(
     count: int,
     l2: float,
     old: OldConcepts,
-    preconditioner: Preconditioner,
+    preconditioner: LeadingInverses,
     tolerance: float,
 ) -> MovedConcepts | None:
     """Minimise J'_C over some concepts from the old optimum; ``None`` where plain Newton steps do not get there.
@@ -167,19 +172,19 @@ def solve_moved_concepts(
     final = torch.full_like(parameters[:, 0], math.inf)
     going = torch.arange(len(parameters))
     for _ in range(_ROUNDS):
-        gradient = sums[going].div_(count).add_(parameters[going], alpha=l2)
-        norms = gradient.norm(dim=1)
+        gradient = sums[going].div_(count).add_(design.penalty(parameters[going]), alpha=l2)
+        norms = design.norms(gradient)
         if not bool(norms.isfinite().all()) or bool((norms > final[going].clamp_max(1e-2)).any()):
             return None
         final[going] = norms
         if float(final.norm()) <= tolerance:
-            return MovedConcepts(parameters, at, float(final.norm()), steps, products)
+            return MovedConcepts(design.to_new(parameters), at, float(final.norm()), steps, products)
         left = norms > share
         going, gradient, norms = going[left], gradient[left], norms[left]
         mine = terms.of(going)
         forcing = (0.7 * share / norms).clamp_(_FINEST, 0.5)
         curvature = mine.curvature(torch.sigmoid(at[going]))
-        move, used = _newton_move(design, curvature, l2, gradient, norms, forcing, preconditioner.of(going))
+        move, used = _newton_move(design, curvature, l2, gradient, forcing, preconditioner.of(going))
         products, steps = products + used, steps + 1
         parameters[going] -= move
         # A move this small is known to float64's accuracy from float32 products; a larger one is not.
@@ -200,7 +205,7 @@ def _roughly(
     terms: _Terms,
     l2: float,
     old: OldConcepts,
-    preconditioner: Preconditioner,
+    preconditioner: LeadingInverses,
     share: float,
 ) -> tuple[Tensor, int, int]:
     """Newton steps with what float32 can tell of the gradient: parameters, steps, products.
@@ -210,23 +215,22 @@ def _roughly(
     parameters, p, count = old.parameters.clone(), torch.sigmoid(old.logits), terms.count
     change = terms.residual(p) - old.residuals
     rows = (change != 0).any(0).nonzero().flatten()
-    first = design.in_new(change[:, rows] @ design.exact[rows])
-    gradient = (old.sums + first).div_(count).add_(parameters, alpha=l2)
+    gradient = (old.sums + change[:, rows] @ design.exact[rows]).div_(count)
+    gradient.add_(design.penalty(parameters), alpha=l2)
     norms = gradient.norm(dim=1)
     going = torch.arange(len(parameters))
     forcing = torch.full_like(norms, _FIRST)
     products = 0
     for step in range(1, _ROUGH_STEPS + 1):
         mine = terms.of(going)
-        curvature = mine.curvature(p)
-        move, used = _newton_move(design, curvature, l2, gradient, norms, forcing, preconditioner.of(going))
+        move, used = _newton_move(design, mine.curvature(p), l2, gradient, forcing, preconditioner.of(going))
         products += used
         parameters[going] -= move
         if step == _ROUGH_STEPS:
             break
         p = torch.sigmoid(old.logits[going] + design.logits((parameters - old.parameters)[going].float()))
         moved = design.sums((mine.residual(p) - old.residuals[going]).float())
-        gradient = (old.sums[going] + moved).div_(count).add_(parameters[going], alpha=l2)
+        gradient = (old.sums[going] + moved).div_(count).add_(design.penalty(parameters[going]), alpha=l2)
         before, norms = norms, gradient.norm(dim=1)
         left = norms > max(_ROUGH, share)
         if not bool(left.any()):
@@ -241,20 +245,18 @@ def _newton_move(
     curvature: Tensor,
     l2: float,
     gradient: Tensor,
-    norms: Tensor,
     forcing: Tensor,
-    preconditioner: Preconditioner,
+    preconditioner: LeadingInverses,
 ) -> tuple[Tensor, int]:
     """H⁻¹ gradient by conjugate gradients in float32, to a relative residual for each row."""
 
     def multiply(vector: Tensor, active: Tensor) -> Tensor:
         part = curvature if len(active) == len(curvature) else curvature[active]
-        return design.sums(design.logits(vector).mul_(part)).add_(vector, alpha=l2)
+        return weighted_product(design.single, part, vector).add_(design.penalty(vector), alpha=l2)
 
     def precondition(vector: Tensor, active: Tensor) -> Tensor:
-        part = preconditioner.of(active)
-        return part.basis.precondition(part.diagonal, vector, part.leading)
+        return preconditioner.of(active).apply(vector)
 
-    scaled = (gradient / norms[:, None].clamp_min(1e-300)).float()
-    move, count, _ = conjugate_gradients(multiply, precondition, scaled, forcing.float(), False)
-    return move.double() * norms[:, None], count
+    norms = gradient.norm(dim=1, keepdim=True).clamp_min(1e-300)
+    move, count, _ = conjugate_gradients(multiply, precondition, (gradient / norms).float(), forcing.float(), False)
+    return move.double() * norms, count
