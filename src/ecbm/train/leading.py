@@ -1,4 +1,4 @@
-"""What preconditions concept heads near their optimum: their own Hessians where these are large, a number elsewhere.
+"""What preconditions concept heads near their optimum: their own Hessian where it is large, a number elsewhere.
 
 In the eigenbasis of the features most directions are felt less than the L2 term. The inverse Hessian within the
 others, the leading ones, is kept for every concept; orthogonal to them a head's Hessian is about the L2 plus the

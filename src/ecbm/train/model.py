@@ -13,12 +13,10 @@ from torch import Tensor, nn
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import concept_groups
-from ecbm.read.inputs import Inputs
+from ecbm.read.inputs import Inputs, rows_at_once
 from ecbm.train.recipe import Recipe
 
 __all__ = ["ConceptBottleneck", "Provenance", "linear_from"]
-
-_BATCH = 512
 
 InterventionValue = float | int | str | Tensor | Sequence[float]
 
@@ -158,14 +156,15 @@ class ConceptBottleneck(nn.Module):
         if shape != self.input_shape:
             hint = "; one input still needs a batch: x[None]" if tuple(x.shape) == self.input_shape else ""
             raise InputError(f"inputs have shape {shape}, the model expects {self.input_shape}{hint}")
+        count = rows_at_once(shape)
         if isinstance(x, Tensor):
             if x.dtype == torch.uint8:
                 x = x.float() / 255
-            for part in x.split(_BATCH):
+            for part in x.split(count):
                 yield part.float().to(self.device)
             return
-        for start in range(0, len(x), _BATCH):
-            yield x.take(range(start, min(start + _BATCH, len(x)))).to(self.device)
+        for start in range(0, len(x), count):
+            yield x.take(range(start, min(start + count, len(x)))).to(self.device)
 
     def features(self, x: Tensor | Inputs) -> Tensor:
         """Feature rows of all inputs."""

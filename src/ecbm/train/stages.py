@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ecbm import parallel
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import Inputs
+from ecbm.read.inputs import Inputs, rows_at_once
 from ecbm.train.convex import ConvexSolution, FeatureBasis, solve_concept_head, solve_label_head
 from ecbm.train.recipe import Recipe
 from ecbm.train.terms import ConceptTerms
@@ -56,8 +56,9 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
             raise InputError(f"concept {name!r} has no label in the train split; label some or drop the concept")
 
 
-def extract_features(backbone: nn.Module, inputs: Inputs, batch_size: int = 512) -> Tensor:
+def extract_features(backbone: nn.Module, inputs: Inputs) -> Tensor:
     """Feature rows of all inputs in evaluation mode; processes share the work."""
+    batch_size = rows_at_once(inputs.shape)
     backbone.eval()
     share = parallel.shard(len(inputs))
     parts = []

@@ -88,8 +88,8 @@ class KeptDesign:
 
     def norms(self, gradients: Tensor) -> Tensor:
         """Norm of every concept's gradient, as one over the new parameters."""
-        own: Tensor = gradients if self.coordinates is None else self.coordinates.gradient_to_new(gradients)
-        return torch.linalg.vector_norm(own, dim=1)
+        own = gradients if self.coordinates is None else self.coordinates.gradient_to_new(gradients)
+        return own.square().sum(1).sqrt_()
 
 
 @dataclasses.dataclass(frozen=True)
