@@ -1,6 +1,6 @@
 """Edits on frozen features: how much faster than retraining, and how close to it.
 
-    python benchmarks/frozen.py FOLDER [--json FILE] [--rounds 3]
+    python benchmarks/frozen.py [FOLDER] [--json FILE] [--rounds 3]
 
 Each round draws a new edit of each kind. Exact edits and retraining alternate in one run; ratios are medians of the
 rounds. Seconds are those of the edit and its preparation with kept state; the report is not counted.
@@ -17,6 +17,8 @@ from pathlib import Path
 import torch
 
 import ecbm
+
+CUB = Path(__file__).resolve().parents[2] / "shared" / "data" / "cub"
 
 
 def draw(data: ecbm.Dataset, kind: str, seed: int) -> ecbm.Edit:
@@ -48,7 +50,7 @@ def closures(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="a dataset of feature rows, such as CUB's")
+    parser.add_argument("folder", nargs="?", default=CUB, help="a dataset of feature rows, such as CUB's")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

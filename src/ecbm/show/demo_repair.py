@@ -84,10 +84,11 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     for budget in _BUDGETS:
         result = editor.apply(edit, budget=budget)
         models[f"ecbm, {budget:.0%} budget"] = [result.model], result.report["seconds"]["edit"]
-    duration = models[OURS][1]
     situation = situation_of(original, before, edit, data)
     tried: dict[str, list[ConceptBottleneck]] = {}
     closing = closing_seconds(editor, situation)
+    # As long as ours, and never so short that its closing solves leave it no gradient step.
+    duration = max(models[OURS][1], 2 * closing)
     for rate in _RATES:
         peak = rate * recipe.peak_learning_rate
         for name, model in fine_tuned(editor, situation, duration, peak, closing).items():
