@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 import torch
@@ -22,6 +24,7 @@ from ecbm.train.convex import (
 from kit import newton_logistic, newton_multinomial
 
 TOLERANCE = 1e-10
+convex = import_module("ecbm.train.convex")
 
 
 def problem(case: str, seed: int = 0):
@@ -168,6 +171,28 @@ def test_any_orthonormal_basis_is_right():
     solved = solve_concept_head(design, targets, weights, 1e-3, basis=wrong)
     plain = solve_concept_head(design, targets, weights, 1e-3)
     torch.testing.assert_close(solved.parameters, plain.parameters, atol=1e-6, rtol=0)
+
+
+def test_inverses_within_leading_directions_save_products_and_change_nothing(monkeypatch):
+    draw = torch.Generator().manual_seed(5)
+    x = torch.randn(400, 60, generator=draw) * torch.logspace(1, -2, 60)
+    design = with_ones(x @ torch.linalg.qr(torch.randn(60, 60, generator=draw))[0])
+    targets = (design[:, :6] + 0.3 * torch.randn(400, 6, generator=draw) > 0).double()
+    weights = (torch.rand(400, 6, generator=draw) > 0.2).double()
+    built = []
+    build = convex._ConceptProblem._build
+
+    def counted(self, *given):
+        built.append(len(given[1]))
+        build(self, *given)
+
+    monkeypatch.setattr(convex._ConceptProblem, "_build", counted)
+    with_leading = solve_concept_head(design, targets, weights, 1e-4)
+    assert built
+    monkeypatch.setattr(convex._ConceptProblem, "solved", lambda *_: None)
+    without = solve_concept_head(design, targets, weights, 1e-4)
+    assert with_leading.hessian_products < 0.7 * without.hessian_products
+    torch.testing.assert_close(with_leading.parameters, without.parameters, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("classes", [3, 40])

@@ -17,7 +17,7 @@ import torch.nn.functional as functional
 from torch import Tensor, nn
 
 from ecbm.curvature.layers import Layer, Sums, border, chunks
-from ecbm.curvature.matrices import add_gram_
+from ecbm.matrices import add_gram_
 
 __all__ = ["ConvolutionLayer"]
 

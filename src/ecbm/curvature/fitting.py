@@ -24,9 +24,9 @@ from ecbm.curvature.draws import uniforms
 from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock
 from ecbm.curvature.layers import Use
 from ecbm.curvature.losses import Fisher, Loss
-from ecbm.curvature.matrices import symmetric_eigen
 from ecbm.curvature.sources import Source
 from ecbm.errors import InputError
+from ecbm.matrices import symmetric_eigen
 from ecbm.progress import progress
 
 __all__ = ["FitJob", "Settings"]

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ecbm.curvature.layers import Layer
-from ecbm.curvature.matrices import multiply, symmetric_eigen
 from ecbm.curvature.normalisation import NormalisationLayer
+from ecbm.matrices import multiply, symmetric_eigen
 
 __all__ = ["Block", "DenseBlock", "KroneckerBlock", "overlap"]
 

@@ -21,8 +21,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ecbm.curvature.matrices import add_gram_, add_product_, multiply
 from ecbm.curvature.squares import add_pairs_, add_products_, cheapest_way
+from ecbm.matrices import add_gram_, add_product_, multiply
 
 __all__ = ["Layer", "LinearLayer", "Sums"]
 

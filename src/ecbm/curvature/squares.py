@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ecbm.curvature.matrices import add_product_
+from ecbm.matrices import add_product_
 
 __all__ = ["Way", "add_pairs_", "add_products_", "cheapest_way"]
 

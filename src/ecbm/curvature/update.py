@@ -22,9 +22,9 @@ from ecbm.curvature.blocks import Plan, make_plan
 from ecbm.curvature.fitting import FitJob, Settings
 from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock, overlap
 from ecbm.curvature.losses import Loss
-from ecbm.curvature.matrices import symmetric_eigen
 from ecbm.curvature.sources import Source
 from ecbm.errors import InputError
+from ecbm.matrices import symmetric_eigen
 
 __all__ = ["drift_between", "update_blocks"]
 

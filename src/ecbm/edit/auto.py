@@ -7,14 +7,15 @@
 3. Gradient steps on the edited data, for the time that is left.
 
 After 2 and 3 the concept head is solved again on the new features. A rung is kept only if the edited training
-objective went down and the validation error did not go up. The label head reads the concepts of the last rung and
-is solved at the end.
+objective went down and the validation error did not clearly go up. The label head reads the concepts of the last
+rung and is solved at the end.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import time
 from typing import Any
 
@@ -27,15 +28,14 @@ from ecbm.edit.heads import SolvedConcepts, solve_concepts, solve_label
 from ecbm.edit.influence import ConceptPart, add_step, concept_part, gradient_sum
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import edited_design
+from ecbm.edit.refine import refine
 from ecbm.edit.report import edited_concept_objective, edited_objectives
 from ecbm.edit.situation import Situation, carry, has_statistics
-from ecbm.progress import progress
-from ecbm.read.inputs import Inputs
 from ecbm.train import stages
 from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["auto_edit", "refine", "retraining_seconds"]
+__all__ = ["auto_edit", "retraining_seconds"]
 
 _DAMPINGS = (0.01, 0.1, 1.0)
 _LENGTHS = (1.0, 0.5, 0.25)
@@ -43,8 +43,14 @@ _SAMPLE = 768
 # A fit of EK-FAC, an epoch of gradient steps, and a curvature step on a sample, in forward passes over their data.
 _CURVATURE_COST, _EPOCH_COST, _STEP_COST = 8.0, 3.2, 20.0
 _SMALLEST_REFINEMENT = 0.1
+# Labels that two models disagree on fall to either as a coin does, if neither is better.
+_DEVIATIONS = 2.0
+# The learning rate of gradient steps as shares of the recipe's: for the shortest refinement, and from an epoch on.
+_GENTLE, _FULL = 0.1, 0.25
 # Solving the label head, in evaluations of both objectives.
-_LABEL_COST = 45.0
+_LABEL_COST = 36.0
+# How the time to solve the concept head grows with the number of concepts that are solved: this power of it.
+_CONCEPTS_POWER = 0.4
 
 
 def retraining_seconds(model: ConceptBottleneck, forward: float) -> float:
@@ -68,14 +74,20 @@ class _Rung:
     model: ConceptBottleneck
     logits: Tensor
     objective: float
-    validation: float
+    wrong: Tensor
+    """For every known concept label of the validation split, whether it is predicted wrongly."""
     seconds: float
+
+    def errs_more(self, other: _Rung) -> bool:
+        """Whether more validation labels are wrong than under ``other``, by more than chance would have it."""
+        differ = int((self.wrong != other.wrong).sum())
+        return int(self.wrong.sum()) - int(other.wrong.sum()) > _DEVIATIONS * math.sqrt(differ)
 
     def row(self) -> dict[str, Any]:
         return {
             "what": self.name,
             "edited_objective": self.objective,
-            "validation_error": self.validation,
+            "validation_error": float(self.wrong.sum()) / max(len(self.wrong), 1),
             "seconds": self.seconds,
         }
 
@@ -96,28 +108,27 @@ class _Ladder:
     def judge(self, name: str, solved: SolvedConcepts, started: float, features: Tensor | None = None) -> _Rung:
         """What decides about a solved rung; ``features`` are the validation split's, where they are at hand."""
         objective = edited_concept_objective(solved.model, self.situation, solved.logits)
-        validation = self._validation(solved.model, features)
-        return _Rung(name, solved.model, solved.logits, objective, validation, time.monotonic() - started)
+        wrong = self._wrong(solved.model, features)
+        return _Rung(name, solved.model, solved.logits, objective, wrong, time.monotonic() - started)
 
-    def _validation(self, model: ConceptBottleneck, features: Tensor | None) -> float:
-        """Share of known concept labels of the validation split that are predicted wrongly; without one, 0 for all.
+    def _wrong(self, model: ConceptBottleneck, features: Tensor | None) -> Tensor:
+        """Which known concept labels of the validation split are predicted wrongly; without a split, none.
 
         Errors and not the loss: exactly solved heads are surer of themselves on a better backbone, and the loss
         would charge the backbone for it.
         """
         edited = self.situation.edited
         if "val" not in edited.split_sizes:
-            return 0.0
+            return torch.zeros(0, dtype=torch.bool)
         val = edited.split("val")
         known = ~val.concepts.isnan()
         logits = model.concept_logits(val.inputs) if features is None else model.concept_logits_from(features)
-        wrong = (logits > 0) != (val.concepts >= 0.5)
-        return float((wrong & known).sum()) / max(int(known.sum()), 1)
+        return ((logits > 0) != (val.concepts >= 0.5))[known]
 
     def keep_if_better(self, rung: _Rung) -> bool:
-        """Keep a rung whose edited objective is lower and that errs no more often on validation data."""
+        """Keep a rung whose edited objective is lower and whose validation error is not clearly higher."""
         last = self.rungs[-1] if self.rungs else None
-        better = last is None or (rung.objective < last.objective and rung.validation <= last.validation)
+        better = last is None or (rung.objective < last.objective and not rung.errs_more(last))
         self.tried.append({**rung.row(), "kept": better})
         if better:
             self.rungs.append(rung)
@@ -133,14 +144,17 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
     ladder = _Ladder(situation, kept, limit, started)
     mark = time.monotonic()
     design = edited_design(situation, kept, carried)
-    concepts = solve_concepts(carried, situation, design)
-    solved_in = time.monotonic() - mark
+    solving = time.monotonic()
+    concepts = solve_concepts(carried, situation, design, tolerance=carried.recipe.head_tolerance)
+    # A rung moves the features of every concept, and an edit may have touched a few.
+    moved = len(carried.concept_names) / max(len(situation.touched_columns()), 1)
+    solving = (time.monotonic() - solving) * moved**_CONCEPTS_POWER
     ladder.keep_if_better(ladder.judge("heads exactly", concepts, mark, _validation_features(ladder)))
     # A rung ends with a pass over both splits and the concept head; the label head is solved after the last one.
     label_seconds = _label_seconds(concepts, situation)
     ladder.limit -= label_seconds
     watched = situation.edited.split_sizes.get("val", 0) / len(situation.after)
-    why = _climb(ladder, forward, (1 + watched) * forward + solved_in)
+    why = _climb(ladder, forward, (1 + watched) * forward + solving)
     ladder.limit += label_seconds
     best = ladder.rungs[-1]
     inverses = kept.label_inverses_for(situation.columns, len(carried.concept_names))
@@ -201,19 +215,21 @@ def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
     available = ladder.left - closing
     if available < _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
         return "; ".join([*words, "the rest of the budget is too short for gradient steps"])
-    if not ladder.keep_if_better(_refinement_rung(ladder, available)):
+    if not ladder.keep_if_better(_refinement_rung(ladder, available, available / (_EPOCH_COST * forward))):
         return "; ".join([*words, "gradient steps did not pay and were dropped: what was there is as good"])
     return "; ".join([*words, "gradient steps for the time that was left"])
 
 
-def _finish(ladder: _Ladder, name: str, backbone: nn.Module, started: float) -> _Rung:
-    """Put a backbone under the last rung's concept head and solve that again on its features."""
+def _finish(ladder: _Ladder, name: str, part: ConceptPart, started: float) -> _Rung:
+    """Put a moved backbone into the last rung's model and solve the concept head, from the moved one, on it."""
     last = ladder.rungs[-1].model
     moved = copy.copy(last)
     moved._modules = dict(last._modules)
-    moved.backbone = backbone.eval()
-    design = with_ones(stages.extract_features(backbone, ladder.situation.after.inputs))
-    return ladder.judge(name, solve_concepts(moved, ladder.situation, design, features_moved=True), started)
+    moved.backbone, moved.concept_head = part.backbone.eval(), part.concept_head
+    design = with_ones(stages.extract_features(moved.backbone, ladder.situation.after.inputs))
+    tolerance = moved.recipe.head_tolerance
+    solved = solve_concepts(moved, ladder.situation, design, features_moved=True, tolerance=tolerance)
+    return ladder.judge(name, solved, started)
 
 
 # -- the curvature step --------------------------------------------------------------------------------------
@@ -252,7 +268,7 @@ def _curvature_rung(ladder: _Ladder) -> _Rung | None:
             add_step(trial, direction, -share * unit)
             value = objective(trial)
             if value < least:
-                least, found, chosen = value, trial.backbone, (damping, share * unit)
+                least, found, chosen = value, trial, (damping, share * unit)
     if found is None:
         return None
     name = f"curvature step of the backbone (damping {chosen[0]:g}, length {chosen[1]:.3g}), heads exactly"
@@ -292,52 +308,10 @@ def _dot(first: Vector, second: Vector) -> float:
 # -- gradient steps ------------------------------------------------------------------------------------------
 
 
-def _refinement_rung(ladder: _Ladder, seconds: float) -> _Rung:
+def _refinement_rung(ladder: _Ladder, seconds: float, epochs: float) -> _Rung:
+    """Gradient steps for some seconds, about so many epochs. A few steps at a high rate would only do damage."""
     started = time.monotonic()
     last = ladder.rungs[-1].model
-    part, epochs = refine(last, ladder.situation, ladder.situation.after.inputs, seconds=seconds)
-    return _finish(ladder, f"{epochs:.2g} gradient epochs, heads exactly", part.backbone, started)
-
-
-def refine(
-    model: ConceptBottleneck,
-    situation: Situation,
-    inputs: Inputs,
-    *,
-    seconds: float,
-    learning_rate: float | None = None,
-) -> tuple[ConceptPart, float]:
-    """Adam on the edited J'_C from ``model`` for a given time; returns backbone and concept head, and the epochs.
-
-    BatchNorm stays in evaluation mode with frozen statistics. The learning rate rises to a quarter of the recipe's
-    in the first tenth of the time (Adam's first steps are all sign and no size) and then falls to zero, so that the
-    last steps average rather than wander.
-    """
-    recipe = model.recipe
-    part = concept_part(model).eval()
-    rate = recipe.peak_learning_rate / 4 if learning_rate is None else learning_rate
-    optimiser = torch.optim.Adam(part.parameters(), lr=rate, weight_decay=recipe.concept_regularisation)
-    after, terms = situation.after, situation.terms_after
-    started = time.monotonic()
-    done = epoch = 0
-    with progress("Refining the backbone", 100) as bar:
-        shown = 0
-        while True:
-            generator = torch.Generator().manual_seed(recipe.seed * 7919 + epoch)
-            for rows in torch.randperm(len(after), generator=generator).split(recipe.batch_size):
-                share = (time.monotonic() - started) / seconds
-                if share >= 1:
-                    return part, done / len(after)
-                for group in optimiser.param_groups:
-                    group["lr"] = rate * min(1.0, 10 * share) * (1 - share)
-                logits = part(inputs.take(rows))
-                loss = functional.binary_cross_entropy_with_logits(
-                    logits.float(), terms.targets[rows], weight=terms.weights[rows], reduction="sum"
-                )
-                optimiser.zero_grad(set_to_none=True)
-                (loss / len(rows)).backward()
-                optimiser.step()
-                done += len(rows)
-                bar.advance(int(100 * share) - shown, loss=float(loss.detach()) / len(rows))
-                shown = int(100 * share)
-            epoch += 1
+    rate = (_GENTLE + (_FULL - _GENTLE) * min(epochs, 1.0)) * last.recipe.peak_learning_rate
+    part, done = refine(last, ladder.situation, ladder.situation.after.inputs, seconds=seconds, learning_rate=rate)
+    return _finish(ladder, f"{done:.2g} gradient epochs, heads exactly", part, started)

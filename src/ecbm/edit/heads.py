@@ -70,6 +70,7 @@ def _concepts(
     touched: Tensor,
     basis: FeatureBasis | None,
     leading: Tensor | None,
+    tolerance: float,
 ) -> tuple[Tensor, int]:
     if len(touched) == 0:
         return start, 0
@@ -78,7 +79,7 @@ def _concepts(
         terms.targets[:, touched],
         terms.weights[:, touched],
         l2,
-        tolerance=EXACT_TOLERANCE,
+        tolerance=tolerance,
         accept=_ACCEPTABLE,
         start=start[touched],
         basis=basis,
@@ -133,6 +134,7 @@ def solve_concepts(
     basis: FeatureBasis | None = None,
     leading: Tensor | None = None,
     features_moved: bool = False,
+    tolerance: float = EXACT_TOLERANCE,
 ) -> SolvedConcepts:
     """The first half of :func:`solve_heads`; the label head is left as it is."""
     recipe, terms = carried.recipe, situation.terms_after
@@ -145,7 +147,7 @@ def solve_concepts(
             touched = torch.arange(terms.targets.shape[1])
         else:
             touched = _to_solve(start, design, situation, alpha, recipe.head_tolerance)
-        parameters, steps = _concepts(start, design, terms, alpha, touched, basis, leading)
+        parameters, steps = _concepts(start, design, terms, alpha, touched, basis, leading, tolerance)
     logits = design @ parameters.T
     low, high = stages.logit_range(logits, situation.after.concepts)
     return SolvedConcepts(with_heads(carried, parameters, None, low, high), logits, steps)

@@ -69,4 +69,9 @@ class Checkpoint:
             slots.setdefault(int(index), {})[slot] = value
         state = optimiser.state_dict()
         optimiser.load_state_dict({"state": slots, "param_groups": state["param_groups"]})
+        # The fused Adam goes through memory: moments lie as their parameters do, and files hold plain rows.
+        for parameter, moments in optimiser.state.items():
+            for slot, value in moments.items():
+                if value.shape == parameter.shape:
+                    moments[slot] = torch.empty_like(parameter, requires_grad=False).copy_(value)
         return history, (lowest, epoch, part("best/"))

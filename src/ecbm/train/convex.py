@@ -10,7 +10,8 @@ The solver (:mod:`ecbm.train.newton`) is Newton with conjugate gradients. What m
 optimiser is not:
 
 - the preconditioner. For concepts it is EK-FAC of the head: the eigenbasis Q of XᵀX/n, in which the diagonal of
-  every Hessian is one matrix product. For labels it is the exact diagonal block of every class;
+  every Hessian is one matrix product; where that takes many products, the exact inverse within the features'
+  leading directions joins it. For labels it is the exact diagonal block of every class;
 - Hessian products run in float32 for as long as that helps, gradients in float64;
 - concepts that have converged leave the batch, so the cost follows the concepts that are still moving.
 
@@ -29,6 +30,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ecbm.errors import EcbmError
+from ecbm.matrices import add_gram_
 from ecbm.train.newton import CACHED_ROWS, NewtonResult, Product, minimise, weighted_product
 
 __all__ = [
@@ -55,6 +57,8 @@ _FELT = 1e-3
 _BLOCKS_COST, _PRODUCTS_PER_DIGIT = 0.3, 6.0
 _ALIKE = 30.0
 _MOST_LEADING = 256
+# The same for a concept's Hessian within leading directions where they are built on the way; there fewer pay more.
+_LEADING_COST, _PRODUCTS_PER_DIGIT_WITH_LEADING, _MOST_BUILT, _BUILT_IF_FELT = 0.5, 3.0, 96, 0.3
 
 
 def with_ones(features: Tensor) -> Tensor:
@@ -106,18 +110,24 @@ class FeatureBasis:
             scaled[:, -count:] = apply_blocks(leading, rotated[:, -count:])
         return (scaled @ self.vectors.T).to(vector.dtype)
 
-    def leading_inverses(self, design: Tensor, curvature: Tensor, l2: float) -> Tensor:
-        """(k, m, m): inverse of each concept's Hessian within the directions whose curvature exceeds the L2.
+    def felt(self, l2: float, share: float, most: int) -> int:
+        """How many leading directions may have more curvature than a ``share`` of the L2 term."""
+        return int((0.25 * self.squared.mean(0) > share * l2).sum().clamp(1, most))
+
+    def leading_inverses(self, design: Tensor, curvature: Tensor, l2: float, count: int | None = None) -> Tensor:
+        """(k, m, m): inverse of each concept's Hessian within ``count`` directions (or all that feel the L2).
 
         What is left out is dominated by the L2 term, so with these a warm-started solve needs a few products.
+        ``curvature`` is (n, k).
         """
-        mean = self.squared.mean(0)
-        count = int((0.25 * mean > 0.1 * l2).sum().clamp(1, _MOST_LEADING))
+        count = self.felt(l2, 0.1, _MOST_LEADING) if count is None else count
         rotated = design.float() @ self.vectors[:, -count:]
-        blocks = torch.empty(curvature.shape[1], count, count)
+        roots = curvature.float().sqrt()
+        blocks = torch.zeros(curvature.shape[1], count, count)
         for index in range(len(blocks)):
-            torch.mm(rotated.T * curvature[:, index].float(), rotated, out=blocks[index])
-        return invert_blocks(blocks, l2)
+            add_gram_(blocks[index], rotated * roots[:, index, None])
+        # upper triangles are there, and the Cholesky decomposition reads lower ones
+        return invert_blocks(blocks.mT, l2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +188,7 @@ class _ConceptProblem:
         self.design, self.design32, self.l2, self.basis, self.leading = design, design.float(), l2, basis, leading
         self.weights = weights.double() / len(design)
         self.targets = torch.where(weights == 0, 0.0, targets.double())
+        self.rebuild = 0
 
     def _part(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         if len(rows) == self.weights.shape[1]:
@@ -211,12 +222,23 @@ class _ConceptProblem:
         return (weighted * (p - targets)).sum(0), (weighted * change * p * (1 - p)).sum(0)
 
     def solved(self, products_per_digit: float, digits_left: float) -> None:
-        pass
+        """Build inverses within leading directions where they would cost less than what they save."""
+        count = self.basis.felt(self.l2, _BUILT_IF_FELT, _MOST_BUILT)
+        saved = (products_per_digit - _PRODUCTS_PER_DIGIT_WITH_LEADING) * digits_left
+        self.rebuild = count if saved > _LEADING_COST * count**2 / self.design.shape[1] else 0
+
+    def _build(self, curvature: Tensor, rows: Tensor) -> None:
+        found = self.basis.leading_inverses(self.design32, curvature.T, self.l2, self.rebuild)
+        self.leading = found.new_zeros(self.weights.shape[1], *found.shape[1:])
+        self.leading[rows] = found
+        self.rebuild = 0
 
     def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
         p = torch.sigmoid(logits)
         curvature = (self._part(rows)[0] * p * (1 - p)).to(dtype).T.contiguous()
         design = self.design if dtype == torch.float64 else self.design32
+        if self.rebuild:
+            self._build(curvature, rows)
         diagonal = self.basis.diagonal(curvature.T, self.l2)
 
         def multiply(vector: Tensor, active: Tensor) -> Tensor:

@@ -23,13 +23,9 @@ class ConvNet(nn.Module):
         layers: list[nn.Module] = []
         channels = 3
         for width in _WIDTHS:
-            if channels != 3:
-                layers.append(nn.MaxPool2d(2))
-            layers += [
-                nn.Conv2d(channels, width, 3, padding=1, bias=False),
-                nn.BatchNorm2d(width),
-                nn.ReLU(),
-            ]
+            layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)]
+            # A maximum of rectified values is the rectified maximum, of a quarter as many.
+            layers += [nn.ReLU()] if width == _WIDTHS[-1] else [nn.MaxPool2d(2), nn.ReLU(inplace=True)]
             channels = width
         self.layers = nn.Sequential(*layers)
         # Channels last in memory: on a CPU a forward pass takes a third of the time, a training step two thirds.

@@ -140,7 +140,7 @@ def fit(
             prefix = max((key for key in decay if name.startswith(key)), key=len)
             by_decay.setdefault(decay[prefix], []).append(parameter)
     groups = [{"params": members, "weight_decay": value} for value, members in by_decay.items()]
-    optimiser = torch.optim.Adam(groups, lr=learning_rate)
+    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
     held = _Held(inputs)
     store = Checkpoint(checkpoint, identity or {}) if checkpoint is not None else None
     history: list[dict[str, float]] = []

@@ -8,10 +8,10 @@ import time
 import torch
 from torch import Tensor
 
-from ecbm.edit.auto import refine
 from ecbm.edit.editor import Editor
 from ecbm.edit.heads import solve_heads
 from ecbm.edit.paper import edited_design
+from ecbm.edit.refine import refine
 from ecbm.edit.situation import Situation, carry
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages

@@ -1,0 +1,65 @@
+"""Gradient steps on edited data: Adam as PyTorch's in any memory format, and rungs that are not worse by chance."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from ecbm.edit.auto import _Rung
+from ecbm.edit.refine import _Adam
+from ecbm.train.convnet import ConvNet
+
+
+@pytest.mark.parametrize("network", [ConvNet, lambda: nn.Linear(7, 3)])
+def test_steps_are_those_of_adam(network) -> None:
+    torch.manual_seed(0)
+    ours = network().eval()
+    theirs = copy.deepcopy(ours)
+    x = torch.rand(5, 3, 32, 32) if isinstance(ours, ConvNet) else torch.randn(5, 7)
+    steps = _Adam(ours, weight_decay=0.1)
+    reference = torch.optim.Adam(theirs.parameters(), weight_decay=0.1, foreach=False)
+    for rate in (0.01, 0.02, 0.005):
+        steps.step(torch.autograd.grad(ours(x).square().sum(), steps.parameters), rate)
+        reference.param_groups[0]["lr"] = rate
+        reference.zero_grad()
+        theirs(x).square().sum().backward()
+        reference.step()
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, atol=2e-5, rtol=1e-4)
+
+
+def test_gradients_that_lie_otherwise_in_memory_are_put_right() -> None:
+    layer = nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)
+    plain = copy.deepcopy(layer).to(memory_format=torch.contiguous_format)
+    gradients = tuple(torch.randn(p.shape) for p in layer.parameters())
+    for one in (layer, plain):
+        _Adam(one, weight_decay=0.0).step(gradients, 0.1)
+    assert torch.equal(layer.weight, plain.weight)
+
+
+def test_refining_does_not_load_the_compiler() -> None:
+    """It takes a second, which is a whole budget; a released PyTorch may change this."""
+    code = (
+        "import sys, torch; from ecbm.edit.refine import _Adam; m = torch.nn.Linear(2, 2);"
+        "_Adam(m, 0.0).step((torch.ones(2, 2), torch.ones(2)), 0.1); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(("more", "fewer", "worse"), [(12, 4, False), (14, 2, True), (2, 14, False), (0, 0, False)])
+def test_a_rung_errs_more_only_beyond_chance(more: int, fewer: int, worse: bool) -> None:
+    before = torch.zeros(50, dtype=torch.bool)
+    before[:fewer] = True
+    after = torch.zeros(50, dtype=torch.bool)
+    after[50 - more :] = True
+
+    def rung(wrong: torch.Tensor) -> _Rung:
+        return _Rung("", None, torch.zeros(0), 0.0, wrong, 0.0)  # type: ignore[arg-type]
+
+    assert rung(after).errs_more(rung(before)) is worse
