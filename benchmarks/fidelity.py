@@ -12,8 +12,9 @@ backbone (twice as long on the MLP, more than four times on pictures): beside th
 closure   1 − d(edited, retrained)/d(original, retrained) over test probabilities, against the mean of the retrained
           seeds; "mean" is the closure of the change averaged over the original seeds; "floor" is one retrained seed
           against the mean of the others: what a change of seed alone gives.
-recovery  share of the retrained models' gain in concept accuracy (class accuracy for poisoned samples); "–" where
-          retraining gains less than twice the spread of its seeds.
+recovery  share of the retrained models' gain in concept accuracy (class accuracy for poisoned samples), from means
+          over the original seeds; "–" where retraining gains less than twice the spread of its seeds.
+seconds   of the edit, with the features and curvature that are kept between edits at hand.
 
 Trained models and finished rows are kept in ``--work``; a run that was interrupted goes on where it stopped.
 """
@@ -53,11 +54,23 @@ RATES = (0.1, 0.3)
 SEEDS = (0, 1, 2)
 
 
+@functools.cache
+def code_digest(*folders: str) -> str:
+    """Of the package's sources, or of some of its folders: figures of other code are not mixed in."""
+    package = Path(ecbm.__file__).parent
+    digest = hashlib.blake2b(digest_size=10)
+    for file in sorted(package.rglob("*.py")):
+        parts = file.relative_to(package).parts
+        if not folders or len(parts) == 1 or parts[0] in folders:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 class Store:
     """Trained models and finished rows on disk."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, quick: bool = False) -> None:
+        self.folder, self.quick = folder, quick
         (folder / "models").mkdir(parents=True, exist_ok=True)
         self.rows = folder / "rows.jsonl"
 
@@ -74,7 +87,8 @@ class Store:
         return model
 
     def _folder(self, data: ecbm.Dataset, recipe: ecbm.Recipe) -> Path:
-        text = json.dumps([data.fingerprint, recipe.to_dict(), ecbm.__version__], sort_keys=True)
+        trained_by = code_digest("read", "train")
+        text = json.dumps([data.fingerprint, recipe.to_dict(), trained_by], sort_keys=True)
         return self.folder / "models" / hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
 
     def missing(self, data: ecbm.Dataset, recipe: ecbm.Recipe) -> str | None:
@@ -86,11 +100,14 @@ class Store:
         if not self.rows.exists():
             return {}
         found = [json.loads(line) for line in self.rows.read_text().splitlines() if line.strip()]
-        return {entry["key"]: entry["rows"] for entry in found}
+        return {entry["key"]: entry["rows"] for entry in found if entry.get("run") == self._run()}
 
     def finish(self, key: str, rows: list[dict[str, Any]]) -> None:
         with self.rows.open("a") as file:
-            file.write(json.dumps({"key": key, "rows": rows}) + "\n")
+            file.write(json.dumps({"key": key, "run": self._run(), "rows": rows}) + "\n")
+
+    def _run(self) -> str:
+        return f"{code_digest()}{' quick' if self.quick else ''}"
 
 
 # -- figures -------------------------------------------------------------------------------------------------
@@ -149,15 +166,22 @@ def candidates(
     for budget in budgets:
         timed(f"auto, budget {budget:.0%}", "auto", budget=budget)
     durations = [out["exact" if linear else "heads only"][1]] if linear else [b * retraining for b in budgets]
-    closing = closing_seconds(editor, situation)
+    controls = {"fine-tuning": False} if linear else {"fine-tuning": False, "fine-tuning, heads exactly": True}
+    closings = {
+        name: closing_seconds(editor, situation, exact_heads=exact_heads) for name, exact_heads in controls.items()
+    }
     for duration, budget in zip(durations, budgets or (None,), strict=True):
-        tried: dict[str, list[ecbm.ConceptBottleneck]] = {}
-        for rate in RATES:
-            for name, model in fine_tuned(editor, situation, duration, rate * peak, closing).items():
-                tried.setdefault(name, []).append(model)
-        for name, models in tried.items():
+        for name, exact_heads in controls.items():
+            tuned = [
+                fine_tuned(
+                    editor, situation, duration, rate * peak, exact_heads=exact_heads, closing=closings[name]
+                )
+                for rate in RATES
+            ]
             label = f"{name}, {budget:.0%}" if budget else f"{name}, same time"
-            out[label] = models, duration, "best of two learning rates on the test data"
+            models = [model for model in tuned if model is not None]
+            if models:
+                out[label] = models, duration, "best of two learning rates on the test data"
     return out
 
 
@@ -186,9 +210,11 @@ def run_scenario(
     spread = statistics.stdev(r[metric] for r in retrained)
     originals = SEEDS[:1] if quick else SEEDS
     collected: dict[str, list[dict[str, Any]]] = {}
-    changes: dict[str, list[Tensor]] = {}
-    for seed in originals:
-        model = store.model(before, recipe.replace(seed=seed))
+    changes: dict[str, dict[int, Tensor]] = {}
+    trained = {seed: store.model(before, recipe.replace(seed=seed)) for seed in originals}
+    original = statistics.fmean(predictions(model, test, names)[metric] for model in trained.values())
+    harmful = recovery(reached, original, reached, spread) is not None
+    for seed, model in trained.items():
         # A budget is a share of what retraining takes: of the same figure that the controls are timed by.
         training = {**model.provenance.training, "seconds": seconds}
         model.provenance = Provenance(model.provenance.data_fingerprint, training)
@@ -199,7 +225,8 @@ def run_scenario(
             return {
                 "closure": closed(figures["concepts"], start["concepts"], target["concepts"]),
                 "class_closure": closed(figures["classes"], start["classes"], target["classes"]),
-                "recovery": recovery(figures[metric], start[metric], reached, spread),
+                "gained": figures[metric] - start[metric],
+                "to_gain": reached - start[metric],
                 **{key: figures[key] for key in ("class_f1", "concept_accuracy", "class_accuracy")},
                 "prediction": figures["concepts"],
             }
@@ -214,10 +241,10 @@ def run_scenario(
             if not judged:
                 collected.setdefault(name, []).append({"note": note})
                 continue
-            best = max(judged, key=lambda j: j["recovery"] if j["recovery"] is not None else j["closure"] or 0.0)
+            best = max(judged, key=lambda j: j["gained"] if harmful else j["closure"] or 0.0)
             prediction = best.pop("prediction")
             if prediction is not None:
-                changes.setdefault(name, []).append(prediction)
+                changes.setdefault(name, {})[seed] = prediction
             collected.setdefault(name, []).append({**best, "seconds": cost, "note": note})
         for index, figures in enumerate(retrained):
             others = {
@@ -228,7 +255,8 @@ def run_scenario(
                 {
                     "closure": closed(figures["concepts"], start["concepts"], others["concepts"]),
                     "class_closure": closed(figures["classes"], start["classes"], others["classes"]),
-                    "recovery": recovery(figures[metric], start[metric], reached, spread),
+                    "gained": figures[metric] - start[metric],
+                    "to_gain": reached - start[metric],
                     **{key: figures[key] for key in ("class_f1", "concept_accuracy", "class_accuracy")},
                     "seconds": seconds,
                     "note": "",
@@ -236,7 +264,7 @@ def run_scenario(
             )
     f1 = statistics.fmean(r["class_f1"] for r in retrained)
     return [
-        _summary(setting, scenario, name, entries, changes, target["concepts"], seconds, f1)
+        _summary(setting, scenario, name, entries, changes, target["concepts"], seconds, f1, harmful)
         for name, entries in collected.items()
     ]
 
@@ -246,10 +274,11 @@ def _summary(
     scenario: str,
     name: str,
     entries: list[dict[str, Any]],
-    changes: dict[str, list[Tensor]],
+    changes: dict[str, dict[int, Tensor]],
     target: Tensor,
     retraining: float,
     f1: float,
+    harmful: bool,
 ) -> dict[str, Any]:
     def mean(key: str) -> float | None:
         values = [entry[key] for entry in entries if entry.get(key) is not None]
@@ -257,9 +286,12 @@ def _summary(
 
     average = None
     if name in changes and "no-op" in changes and len(changes[name]) > 1:
-        average = closed(torch.stack(changes[name]).mean(0), torch.stack(changes["no-op"]).mean(0), target)
-    seconds = mean("seconds")
-    class_f1 = mean("class_f1")
+        unedited = torch.stack([changes["no-op"][seed] for seed in changes[name]]).mean(0)
+        average = closed(torch.stack(list(changes[name].values())).mean(0), unedited, target)
+    seconds, class_f1 = mean("seconds"), mean("class_f1")
+    gained, to_gain = mean("gained"), mean("to_gain")
+    share = gained / to_gain if harmful and gained is not None and to_gain else None
+    seeds = len(changes.get(name, ()))
     return {
         "setting": setting,
         "scenario": scenario,
@@ -267,7 +299,7 @@ def _summary(
         "closure": mean("closure"),
         "closure_of_mean_change": average,
         "class_closure": mean("class_closure"),
-        "recovery": mean("recovery"),
+        "recovery": share,
         "class_f1": class_f1,
         "f1_gap_to_retraining": abs(class_f1 - f1) if class_f1 is not None else None,
         "concept_accuracy": mean("concept_accuracy"),
@@ -275,6 +307,7 @@ def _summary(
         "speed_up": retraining / seconds if seconds else None,
         "share_of_retraining": seconds / retraining if seconds is not None else None,
         "per_seed": [{k: v for k, v in entry.items() if k != "note"} for entry in entries],
+        "seeds": seeds,
         "note": next((entry["note"] for entry in entries if entry.get("note")), ""),
     }
 
@@ -294,8 +327,8 @@ def periodic(
     rows = []
     for index in range(rounds):
         part = whole[index * len(whole) // rounds : (index + 1) * len(whole) // rounds]
-        began = time.monotonic()
         result = editor.apply(ecbm.Edit(correct_concepts=part))
+        seconds = result.report["seconds"]
         figures = predictions(result.model, test, names)
         rows.append(
             {
@@ -305,7 +338,7 @@ def periodic(
                 "closure": closed(figures["concepts"], start, target),
                 "concept_accuracy": figures["concept_accuracy"],
                 "class_f1": figures["class_f1"],
-                "seconds": time.monotonic() - began,
+                "seconds": seconds["edit"] + seconds["prepare"],
             }
         )
         editor = editor.follow(result)
@@ -387,6 +420,8 @@ def _to_train(store: Store, folder: Path, quick: bool, wanted: list[tuple[str, s
 
 
 def main() -> None:
+    # Before any worker starts: NumPy's and SciPy's BLAS read these when they are loaded.
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--work", type=Path, default=None, help="folder for models and finished rows")
@@ -398,7 +433,7 @@ def main() -> None:
     options = parser.parse_args()
     quick, folder = options.quick, options.data
     work = options.work or Path("results") / ("fidelity-quick" if quick else "fidelity")
-    store, console = Store(work), Console(width=150)
+    store, console = Store(work, quick), Console(width=150)
     chosen = ("labels, systematic", "paper: 3 % samples") if quick else tuple(SCENARIOS)
     wanted = [
         (setting, scenario)

@@ -21,7 +21,7 @@ _SMALL = 1 << 16
 
 def _transposed(matrix: Tensor) -> tuple[Any, int] | None:
     """A matrix's memory as BLAS wants it, by columns, and whether that is not yet its transpose."""
-    array = matrix.numpy()
+    array = matrix.detach().numpy()
     if array.flags.c_contiguous:
         return array.T, 0
     return (array, 1) if array.flags.f_contiguous else None

@@ -257,11 +257,13 @@ class FitJob:
 
         if self.kept:
             with torch.no_grad():
-                while self.kept:
+                for index in range(len(self.kept)):
                     for name, batches in self.kept.pop(0).items():
                         for uses in batches:
                             on_uses(name, uses)
-                    sums.flush()
+                    broken = sums.flush()
+                    if broken is not None:
+                        raise self.blame(index, broken)
         else:
             start = self.checkpoint.restore("eigenvalues", sums) if self.checkpoint is not None else 0
             modules = {name: self.plan.modules[name] for name in layers}

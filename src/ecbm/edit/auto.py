@@ -6,9 +6,9 @@
    length = gᵀΔ / Δᵀ(GGN + α)Δ, and damping and length are chosen by the edited objective on a sample of the data.
 3. Gradient steps on the edited data, for the time that is left.
 
-After 2 and 3 the concept head is solved again on the new features. A rung is kept only if the edited training
-objective went down and the validation error did not clearly go up. The label head reads the concepts of the last
-rung and is solved at the end.
+2 and 3 are left out where the backbone cannot feel the edit. After each of them the concept head is solved again on
+the new features, and it is kept only if the edited training objective went down and the validation error did not
+clearly go up. The label head reads the concepts of the last rung and is solved at the end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm.curvature import Vector
-from ecbm.edit.heads import SolvedConcepts, solve_concepts, solve_label
+from ecbm.edit.heads import SolvedConcepts, rows_of, solve_concepts, solve_label
 from ecbm.edit.influence import ConceptPart, add_step, concept_part, gradient_sum
 from ecbm.edit.kept import Kept
 from ecbm.edit.paper import edited_design
 from ecbm.edit.refine import refine
 from ecbm.edit.report import edited_concept_objective, edited_objectives
-from ecbm.edit.situation import Situation, carry, has_statistics
+from ecbm.edit.situation import Situation, carry, has_statistics, restandardise
+from ecbm.errors import EcbmError
+from ecbm.read.inputs import rows_at_once
 from ecbm.train import stages
-from ecbm.train.convex import with_ones
+from ecbm.train.convex import concept_objective, with_ones
 from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["auto_edit", "retraining_seconds"]
@@ -43,21 +45,23 @@ _SAMPLE = 768
 # A fit of EK-FAC, an epoch of gradient steps, and a curvature step on a sample, in forward passes over their data.
 _CURVATURE_COST, _EPOCH_COST, _STEP_COST = 8.0, 3.2, 20.0
 _SMALLEST_REFINEMENT = 0.1
+# Below this change of the gradient of some samples (see _pull) the backbone is not touched.
+_PULL_SAMPLE, _FEELABLE = 256, 0.25
 # Labels that two models disagree on fall to either as a coin does, if neither is better.
 _DEVIATIONS = 2.0
 # The learning rate of gradient steps as shares of the recipe's: for the shortest refinement, and from an epoch on.
 _GENTLE, _FULL = 0.1, 0.25
 # Solving the label head, in evaluations of both objectives.
 _LABEL_COST = 36.0
-# How the time to solve the concept head grows with the number of concepts that are solved: this power of it.
-_CONCEPTS_POWER = 0.4
+# Solving the whole concept head, in evaluations of its gradient.
+_CONCEPT_COST = 30.0
 
 
 def retraining_seconds(model: ConceptBottleneck, forward: float) -> float:
     """What retraining would cost, of which a budget is a share.
 
-    What the model's own training took, if it knows; a model that was saved and loaded does not, and its epochs are
-    counted at the price of a forward pass here and now.
+    What the model's own training took, if it knows; a model that was loaded from a folder does not, and its epochs
+    are counted at the price of a forward pass here and now.
     """
     training = model.provenance.training
     if float(training.get("seconds", 0.0)) > 0:
@@ -98,6 +102,7 @@ class _Ladder:
         self.spent_before = sum(kept.seconds.values())
         self.rungs: list[_Rung] = []
         self.tried: list[dict[str, Any]] = []
+        self.not_covered: dict[str, str] = {}
 
     @property
     def left(self) -> float:
@@ -144,16 +149,13 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
     ladder = _Ladder(situation, kept, limit, started)
     mark = time.monotonic()
     design = edited_design(situation, kept, carried)
-    solving = time.monotonic()
     concepts = solve_concepts(carried, situation, design, tolerance=carried.recipe.head_tolerance)
-    # A rung moves the features of every concept, and an edit may have touched a few.
-    moved = len(carried.concept_names) / max(len(situation.touched_columns()), 1)
-    solving = (time.monotonic() - solving) * moved**_CONCEPTS_POWER
     ladder.keep_if_better(ladder.judge("heads exactly", concepts, mark, _validation_features(ladder)))
     # A rung ends with a pass over both splits and the concept head; the label head is solved after the last one.
     label_seconds = _label_seconds(concepts, situation)
     ladder.limit -= label_seconds
     watched = situation.edited.split_sizes.get("val", 0) / len(situation.after)
+    solving = _concept_seconds(concepts, situation, design)
     why = _climb(ladder, forward, (1 + watched) * forward + solving)
     ladder.limit += label_seconds
     best = ladder.rungs[-1]
@@ -166,10 +168,19 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
         "kept_rung": best.name,
     }
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.backbone.modules()):
-        settings["not covered"] = {
-            "BatchNorm statistics": "frozen in every edit; they hold traces of removed samples"
-        }
+        ladder.not_covered["BatchNorm statistics"] = "frozen in every edit; they hold traces of removed samples"
+    settings["not covered"] = ladder.not_covered
     return model, settings
+
+
+def _concept_seconds(concepts: SolvedConcepts, situation: Situation, design: Tensor) -> float:
+    """What solving the whole concept head on moved features will take, from one gradient of it."""
+    started, terms = time.monotonic(), situation.terms_after
+    head = rows_of(concepts.model.concept_head)
+    concept_objective(
+        design, terms.targets.double(), terms.weights.double(), head, situation.model.recipe.concept_regularisation
+    )
+    return _CONCEPT_COST * (time.monotonic() - started)
 
 
 def _label_seconds(concepts: SolvedConcepts, situation: Situation) -> float:
@@ -184,7 +195,8 @@ def _validation_features(ladder: _Ladder) -> Tensor | None:
     situation = ladder.situation
     if has_statistics(situation.model.backbone) and not situation.same_samples:
         return None
-    untouched = situation.data.splits == situation.edited.splits and situation.data.ids == situation.edited.ids
+    edit = situation.edit
+    untouched = not edit.remove_samples and edit.add_samples is None
     return ladder.kept.validation[:, :-1] if untouched else None
 
 
@@ -199,15 +211,26 @@ def _forward_seconds(model: ConceptBottleneck, situation: Situation) -> float:
 
 
 def _climb(ladder: _Ladder, forward: float, closing: float) -> str:
+    situation = ladder.situation
+    if situation.model.recipe.regime == "joint":
+        return "both heads, jointly; the backbone of a joint model is left as it is"
+    if situation.aligned and len(situation.touched_columns()) == 0:
+        return "both heads exactly; the edit changes nothing that the backbone was trained on"
     fitted = ladder.kept.has_curvature("true")
     sampled = min(1.0, _SAMPLE / len(ladder.situation.after))
     step_cost = closing + _STEP_COST * sampled * forward
     if ladder.left < closing + _SMALLEST_REFINEMENT * _EPOCH_COST * forward:
         return "both heads exactly; the budget leaves no room for the backbone"
+    pull = _pull(ladder)
+    if pull < _FEELABLE:
+        return (
+            f"both heads exactly; the edit changes the backbone's gradient on {_PULL_SAMPLE} samples by {pull:.2f} "
+            "of its size, which is drawing noise, so the backbone is left as it is"
+        )
     words = ["both heads exactly"]
     # In every case measured so far gradient steps paid more by the second, so the step may take a sixth at most.
     if ladder.left > 6 * step_cost + (0.0 if fitted else _CURVATURE_COST * forward):
-        rung = _curvature_rung(ladder)
+        rung = _curvature_rung(ladder, words)
         if rung is None or not ladder.keep_if_better(rung):
             words.append("a rescaled curvature step did not pay")
         else:
@@ -235,16 +258,21 @@ def _finish(ladder: _Ladder, name: str, part: ConceptPart, started: float) -> _R
 # -- the curvature step --------------------------------------------------------------------------------------
 
 
-def _curvature_rung(ladder: _Ladder) -> _Rung | None:
+def _curvature_rung(ladder: _Ladder, words: list[str]) -> _Rung | None:
     started = time.monotonic()
     situation, kept = ladder.situation, ladder.kept
     last = ladder.rungs[-1].model
     part = concept_part(last)
-    generator = torch.Generator().manual_seed(kept.model.recipe.seed)
-    rows = torch.randperm(len(situation.after), generator=generator)[:_SAMPLE].sort().values
-    gradient = _backbone_gradient(part, situation, kept, rows)
-    curvature = kept.concept_curvature("true")
-    covered = {name: v for name, v in curvature.restrict(gradient).items() if name.startswith("backbone.")}
+    try:
+        curvature = kept.concept_curvature("true")
+    except EcbmError as error:
+        words.append(f"no curvature: {error}")
+        return None
+    rows = _some_rows(ladder, _SAMPLE)
+    new, old = _backbone_gradients(part, situation, kept, rows)
+    gradient = {name: value - old[name] for name, value in new.items()}
+    ladder.not_covered |= curvature.report()["uncovered"]
+    covered = curvature.restrict(gradient)
     if not covered:
         return None
     inputs = situation.after.inputs.take(rows)
@@ -254,7 +282,7 @@ def _curvature_rung(ladder: _Ladder) -> _Rung | None:
     def objective(candidate: ConceptPart) -> float:
         with torch.no_grad():
             loss = functional.binary_cross_entropy_with_logits(
-                candidate(inputs), terms.targets, weight=terms.weights, reduction="sum"
+                _logits(candidate, inputs), terms.targets, weight=terms.weights, reduction="sum"
             )
             squares = sum(float(p.double().square().sum()) for p in candidate.backbone.parameters())
         return float(loss) / len(rows) + 0.5 * alpha * squares
@@ -262,6 +290,8 @@ def _curvature_rung(ladder: _Ladder) -> _Rung | None:
     least, found, chosen = objective(part), None, (0.0, 0.0)
     for damping, direction in zip(_DAMPINGS, curvature.solve_many(covered, _DAMPINGS, relative=True), strict=True):
         bend = _gauss_newton_form(part, inputs, terms.weights, direction) + alpha * _dot(direction, direction)
+        if not bend > 0:
+            continue
         unit = _dot(gradient, direction) / bend
         for share in _LENGTHS:
             trial = copy.deepcopy(part)
@@ -275,16 +305,46 @@ def _curvature_rung(ladder: _Ladder) -> _Rung | None:
     return _finish(ladder, name, found, started)
 
 
-def _backbone_gradient(part: ConceptPart, situation: Situation, kept: Kept, rows: Tensor) -> Vector:
-    """∇J' − ∇J over the backbone, both on the same sample of training rows: noise of the sample cancels."""
+def _some_rows(ladder: _Ladder, count: int) -> Tensor:
+    generator = torch.Generator().manual_seed(ladder.situation.model.recipe.seed)
+    return torch.randperm(len(ladder.situation.after), generator=generator)[:count].sort().values
+
+
+def _backbone_gradients(part: ConceptPart, situation: Situation, kept: Kept, rows: Tensor) -> tuple[Vector, Vector]:
+    """Data gradients of J' and J over the backbone, as means over some edited training rows and the old ones that
+    correspond: the same samples where they stay, so that noise of the drawing cancels, and as large a share of the
+    removed ones. Both are taken in the coordinates of the edited data's standardisation.
+    """
     new = gradient_sum(part, situation.after.inputs, situation.terms_after, rows)
-    back = {new_row: old_row for old_row, new_row in zip(*(t.tolist() for t in situation.rows), strict=True)}
-    present = torch.tensor([back[r] for r in rows.tolist() if r in back], dtype=torch.long)
-    old = gradient_sum(kept.part, kept.train.inputs, kept.terms, present)
-    scale = 1 / max(len(present), 1)
-    return {
-        name: value / len(rows) - old[name] * scale for name, value in new.items() if name.startswith("backbone.")
-    }
+    back = torch.full((len(situation.after),), -1)
+    back[situation.rows[1]] = situation.rows[0]
+    gone = torch.ones(len(kept.train), dtype=torch.bool)
+    gone[situation.rows[0]] = False
+    removed = gone.nonzero().flatten()
+    share = round(len(removed) * len(rows) / len(situation.after))
+    drawn = removed[torch.linspace(0, max(len(removed) - 1, 0), share).long()]
+    present = torch.cat([back[rows][back[rows] >= 0], drawn])
+    original = kept.part
+    if not situation.same_samples and has_statistics(kept.model.backbone):
+        original = concept_part(restandardise(kept.model, situation.after))
+    old = gradient_sum(original, kept.train.inputs, kept.terms, present)
+
+    def mean(total: Vector, count: int) -> Vector:
+        return {name: value / max(count, 1) for name, value in total.items() if name.startswith("backbone.")}
+
+    return mean(new, len(rows)), mean(old, len(present))
+
+
+def _pull(ladder: _Ladder) -> float:
+    """How strongly the edit pulls at the backbone: the change of its gradient, in units of the old one's.
+
+    Both are of the same few samples. Training ended where the gradient of all samples is small, so that of a few
+    is mostly the noise of drawing them: an edit that changes it by little is one the backbone cannot feel.
+    """
+    part = concept_part(ladder.rungs[-1].model)
+    new, old = _backbone_gradients(part, ladder.situation, ladder.kept, _some_rows(ladder, _PULL_SAMPLE))
+    change = {name: value - old[name] for name, value in new.items()}
+    return math.sqrt(_dot(change, change) / max(_dot(old, old), 1e-300))
 
 
 def _gauss_newton_form(part: ConceptPart, inputs: Tensor, weights: Tensor, direction: Vector) -> float:
@@ -296,9 +356,14 @@ def _gauss_newton_form(part: ConceptPart, inputs: Tensor, weights: Tensor, direc
     add_step(ahead, direction, step)
     add_step(behind, direction, -step)
     with torch.no_grad():
-        slope = (ahead(inputs).double() - behind(inputs).double()) / (2 * step)
-        p = torch.sigmoid(part(inputs).double())
+        slope = (_logits(ahead, inputs).double() - _logits(behind, inputs).double()) / (2 * step)
+        p = torch.sigmoid(_logits(part, inputs).double())
     return float((weights * p * (1 - p) * slope.square()).sum()) / len(inputs)
+
+
+def _logits(part: ConceptPart, inputs: Tensor) -> Tensor:
+    """Of a sample, shown to the network in pieces."""
+    return torch.cat([part(piece) for piece in inputs.split(rows_at_once(tuple(inputs.shape[1:])))])
 
 
 def _dot(first: Vector, second: Vector) -> float:

@@ -118,8 +118,8 @@ class Editor:
         """
         if method not in METHODS:
             raise unknown_name("method", method, METHODS)
-        if not isinstance(budget, int | float) or not budget > 0:
-            raise InputError(f"budget must be positive (a share below 1, or seconds), got {budget!r}")
+        if not isinstance(budget, int | float) or not 0 < budget < math.inf:
+            raise InputError(f"budget must be positive and finite (a share below 1, or seconds), got {budget!r}")
         options = InfluenceOptions(fisher, damping, relative, gradient)
         started = time.monotonic()
         edited, whole = self._edited(edit)

@@ -80,7 +80,7 @@ def _concepts(
         terms.weights[:, touched],
         l2,
         tolerance=tolerance,
-        accept=_ACCEPTABLE,
+        accept=max(tolerance, _ACCEPTABLE),
         start=start[touched],
         basis=basis,
         leading=None if leading is None else leading[touched],

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ecbm.curvature import ConceptLoss, Vector
-from ecbm.read.inputs import Inputs, TensorInputs
+from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms
 
@@ -62,11 +62,12 @@ def gradient_sum(part: nn.Module, inputs: Inputs | Tensor, terms: ConceptTerms, 
     total = {name: torch.zeros_like(p) for name, p in named.items()}
     part.eval()
     loss = ConceptLoss(terms.targets, terms.weights)
-    for chunk in rows.split(_BATCH):
+    size = _BATCH if isinstance(source, Tensor) else min(_BATCH, rows_at_once(tuple(source.shape)))
+    for chunk in rows.split(size):
         x = source[chunk] if isinstance(source, Tensor) else source.take(chunk)
         value = loss.values(part(x), chunk).sum()
         for (name, _), gradient in zip(
-            named.items(), torch.autograd.grad(value, list(named.values())), strict=True
+            named.items(), torch.autograd.grad(value, list(named.values()), materialize_grads=True), strict=True
         ):
             total[name] += gradient
     return total

@@ -200,7 +200,9 @@ class Kept:
         if rows != slice(None):
             some = range(len(self.train))[rows]
             inputs = inputs[rows] if isinstance(inputs, Tensor) else inputs.subset(some)
-        return EKFAC.fit(self.part, inputs, loss, l2=self.concept_l2, fisher=fisher, seed=self.model.recipe.seed)
+        trained = [name for name, p in self.part.named_parameters() if p.requires_grad]
+        seed, l2 = self.model.recipe.seed, self.concept_l2
+        return EKFAC.fit(self.part, inputs, loss, l2=l2, fisher=fisher, seed=seed, parameters=trained)
 
     def _taken_over(self, fisher: Fisher) -> EKFAC | None:
         previous = self._followed

@@ -179,26 +179,39 @@ class Dataset:
         """The samples of one split."""
         known: dict[str, Dataset] = self.__dict__.setdefault("_parts", {})
         if name not in known:
-            if name not in self.splits:
-                raise unknown_name("split", name, self.split_sizes)
-            known[name] = self.select([row for row, split in enumerate(self.splits) if split == name])
+            frames: dict[str, _Frame] = self.__dict__.setdefault("_frames", {})
+            if name not in frames:
+                if name not in self.splits:
+                    raise unknown_name("split", name, self.split_sizes)
+                frames[name] = self._frame([row for row, split in enumerate(self.splits) if split == name])
+            known[name] = self._within(frames[name])
         return known[name]
 
     def select(self, rows: Sequence[int] | Tensor) -> Dataset:
         """The samples of the given rows, in that order."""
-        wanted = [int(row) for row in rows]
-        index = torch.tensor(wanted, dtype=torch.long)
-        part = Dataset(
-            [self.ids[row] for row in wanted],
-            self.inputs.subset(wanted),
-            self.concepts[index],
-            self.labels[index],
-            self.concept_names,
-            self.class_names,
-            [self.splits[row] for row in wanted],
+        part = self._within(self._frame([int(row) for row in rows]))
+        if len(set(part.ids)) < len(part):
+            part._check_names()
+        return part
+
+    def _frame(self, rows: list[int]) -> _Frame:
+        ids, splits = tuple(self.ids[row] for row in rows), tuple(self.splits[row] for row in rows)
+        return _Frame(torch.tensor(rows, dtype=torch.long), ids, self.inputs.subset(rows), splits)
+
+    def _within(self, frame: _Frame) -> Dataset:
+        """The samples of a frame. What was checked in the whole holds in a part."""
+        part = object.__new__(Dataset)
+        part.__dict__.update(
+            ids=frame.ids,
+            inputs=frame.inputs,
+            concepts=self.concepts[frame.rows],
+            labels=self.labels[frame.rows],
+            concept_names=self.concept_names,
+            class_names=self.class_names,
+            splits=frame.splits,
         )
         if "row_digests" in self.__dict__:
-            part.__dict__["row_digests"] = tuple(self.row_digests[row] for row in wanted)
+            part.__dict__["row_digests"] = frame.digests_in(self.row_digests)
         return part
 
     def replace(
@@ -222,13 +235,18 @@ class Dataset:
         )
         if "row_digests" in self.__dict__:
             other.__dict__["row_digests"] = self.row_digests
+        if splits is None:
+            other.__dict__["_frames"] = self.__dict__.setdefault("_frames", {})
         return other
 
     # -- checks --------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        n, k = len(self.ids), len(self.concept_names)
-        if len(set(self.ids)) < n:
+        self._check_names()
+        self._check_values()
+
+    def _check_names(self) -> None:
+        if len(set(self.ids)) < len(self.ids):
             seen: dict[str, int] = {}
             for row, name in enumerate(self.ids):
                 if name in seen:
@@ -243,6 +261,9 @@ class Dataset:
                 raise InputError(f"{kind} {names.index('') + 1} has an empty name; every {kind} needs one")
         if "" in self.ids:
             raise InputError(f"row {self.ids.index('') + 1}: the id is empty; every sample needs one")
+
+    def _check_values(self) -> None:
+        n, k = len(self.ids), len(self.concept_names)
         if len(self.inputs) != n:
             raise InputError(f"{len(self.inputs)} inputs for {n} ids; give one input a sample")
         if tuple(self.concepts.shape) != (n, k):
@@ -264,6 +285,22 @@ class Dataset:
             bad = self.inputs.first_not_finite()
             if bad is not None:
                 raise InputError(f"row {bad + 1} (id {self.ids[bad]!r}): its features contain NaN or infinity")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Frame:
+    """Some samples without their labels. Datasets that differ in labels alone share them."""
+
+    rows: Tensor
+    ids: tuple[str, ...]
+    inputs: Inputs
+    splits: tuple[str, ...]
+
+    def digests_in(self, whole: tuple[bytes, ...]) -> tuple[bytes, ...]:
+        known: tuple[bytes, ...] | None = self.__dict__.get("_digests")
+        if known is None:
+            known = self.__dict__["_digests"] = tuple(whole[row] for row in self.rows.tolist())
+        return known
 
 
 @lru_cache(maxsize=16)

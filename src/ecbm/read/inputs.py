@@ -59,7 +59,7 @@ class TensorInputs:
         if tensor.dtype != torch.uint8:
             tensor = tensor.to(torch.float32)
         self._base, self._rows = tensor.contiguous(), rows
-        self._finite: bool | None = None
+        self._not_finite: list[int] | None = None
 
     @property
     def tensor(self) -> Tensor:
@@ -68,12 +68,9 @@ class TensorInputs:
 
     def first_not_finite(self) -> int | None:
         """The first row with NaN or infinity, if any; looked for once."""
-        if self._finite is None:
-            bad = (~torch.isfinite(self.tensor)).flatten(1).any(1).nonzero()
-            self._finite = len(bad) == 0
-            if len(bad):
-                return int(bad[0])
-        return None
+        if self._not_finite is None:
+            self._not_finite = (~torch.isfinite(self.tensor)).flatten(1).any(1).nonzero().flatten()[:1].tolist()
+        return self._not_finite[0] if self._not_finite else None
 
     def __len__(self) -> int:
         return len(self._base) if self._rows is None else len(self._rows)
@@ -92,7 +89,7 @@ class TensorInputs:
     def subset(self, rows: Sequence[int]) -> TensorInputs:
         wanted = torch.as_tensor(rows, dtype=torch.long)
         part = TensorInputs(self._base, wanted if self._rows is None else self._rows[wanted])
-        part._finite = True if self._finite else None
+        part._not_finite = [] if self._not_finite == [] else None
         return part
 
 

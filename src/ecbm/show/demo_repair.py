@@ -85,15 +85,22 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
         result = editor.apply(edit, budget=budget)
         models[f"ecbm, {budget:.0%} budget"] = [result.model], result.report["seconds"]["edit"]
     situation = situation_of(original, before, edit, data)
-    tried: dict[str, list[ConceptBottleneck]] = {}
-    closing = closing_seconds(editor, situation)
-    # As long as ours, and never so short that its closing solves leave it no gradient step.
-    duration = max(models[OURS][1], 2 * closing)
-    for rate in _RATES:
-        peak = rate * recipe.peak_learning_rate
-        for name, model in fine_tuned(editor, situation, duration, peak, closing).items():
-            tried.setdefault(name, []).append(model)
-    models |= {name.replace(", heads exactly", " + heads"): (found, duration) for name, found in tried.items()}
+    for name, exact_heads in (("fine-tuning", False), ("fine-tuning + heads", True)):
+        closing = closing_seconds(editor, situation, exact_heads=exact_heads)
+        # As long as ours, and never so short that its closing solves leave it no gradient step.
+        duration = max(models[OURS][1], 2 * closing)
+        tuned = [
+            fine_tuned(
+                editor,
+                situation,
+                duration,
+                rate * recipe.peak_learning_rate,
+                exact_heads=exact_heads,
+                closing=closing,
+            )
+            for rate in _RATES
+        ]
+        models[name] = [model for model in tuned if model is not None], duration
     console.print("[bold]4[/bold] Retraining twice, to compare")
     started = time.monotonic()
     retrained = [train(data, recipe), train(data, recipe.replace(seed=recipe.seed + 1))]

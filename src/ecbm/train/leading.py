@@ -41,7 +41,7 @@ class LeadingInverses:
 
     def of(self, concepts: Tensor) -> LeadingInverses:
         """Those of some concepts."""
-        if len(concepts) == len(self.rest):
+        if torch.equal(concepts, torch.arange(len(self.rest))):
             return self
         return LeadingInverses(self.vectors, self.inverses[concepts], self.rest[concepts])
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import time
 
-import torch
 from torch import Tensor
 
 from ecbm.edit.editor import Editor
-from ecbm.edit.heads import solve_heads
+from ecbm.edit.heads import SolvedConcepts, rows_of, solve_concepts, solve_label, with_heads
 from ecbm.edit.paper import edited_design
 from ecbm.edit.refine import refine
 from ecbm.edit.situation import Situation, carry
@@ -38,29 +37,34 @@ def recovery(edited: float, original: float, retrained: float, spread: float = 0
     return (edited - original) / gain if gain > 2 * spread else None
 
 
-def closing_seconds(editor: Editor, situation: Situation) -> float:
-    """What :func:`fine_tuned` does at its end takes: a pass over the edited data, and solving both heads on it."""
+def closing_seconds(editor: Editor, situation: Situation, *, exact_heads: bool) -> float:
+    """What :func:`fine_tuned` does at its end takes: a pass over the edited data, and the solves on it."""
     if editor.model.recipe.is_linear:
         return 0.0
     model = carry(situation, refit_statistics=True)
     started = time.monotonic()
-    design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
-    solve_heads(model, situation, design, features_moved=True)
+    _close(model, editor, situation, exact_heads)
     return time.monotonic() - started
 
 
 def fine_tuned(
-    editor: Editor, situation: Situation, seconds: float, learning_rate: float, closing: float = 0.0
-) -> dict[str, ConceptBottleneck]:
+    editor: Editor,
+    situation: Situation,
+    seconds: float,
+    learning_rate: float,
+    *,
+    exact_heads: bool = False,
+    closing: float = 0.0,
+) -> ConceptBottleneck | None:
     """The control: Adam on the edited data for a given time, from the unedited model.
 
-    ``"fine-tuning"`` has its label head solved on the result, which is a favour; ``"fine-tuning, heads exactly"``
-    (deep backbones only) both heads. Of the ``seconds``, ``closing`` (:func:`closing_seconds`) are left for that;
-    where nothing remains there are no gradient steps and no control: the result is empty.
+    The label head is solved on the result, which is a favour, and with ``exact_heads`` (deep backbones only) the
+    concept head too, both as ``auto`` does it. Of the ``seconds``, ``closing`` (:func:`closing_seconds`) are left
+    for that; where nothing remains there are no gradient steps and no control: ``None``.
     """
     seconds -= closing
     if seconds <= 0:
-        return {}
+        return None
     model = carry(situation, refit_statistics=True)
     linear = model.recipe.is_linear
     inputs = situation.after.inputs
@@ -70,22 +74,18 @@ def fine_tuned(
     model.concept_head = part.concept_head.double()
     if not linear:
         model.backbone = part.backbone
+    return _close(model, editor, situation, exact_heads)
+
+
+def _close(model: ConceptBottleneck, editor: Editor, situation: Situation, exact_heads: bool) -> ConceptBottleneck:
     design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
-    out = {"fine-tuning": _with_label_head(model, situation, design)}
-    if not linear:
-        out["fine-tuning, heads exactly"] = solve_heads(model, situation, design, features_moved=True).model
-    return out
-
-
-def _with_label_head(model: ConceptBottleneck, situation: Situation, design: Tensor) -> ConceptBottleneck:
-    logits = model.concept_logits_from(design[:, :-1]).detach()
-    low, high = stages.logit_range(logits, situation.after.concepts)
-    read = with_ones(stages.label_inputs(model.recipe, logits, situation.after.concepts, low, high))
-    beta = model.recipe.label_regularisation
-    solved = stages.fit_label_head(read, situation.after.labels, len(model.class_names), beta, 1e-8)
-    with torch.no_grad():
-        model.label_head.weight.copy_(solved.weight)
-        model.label_head.bias.copy_(solved.bias)
-        model.low.copy_(low)
-        model.high.copy_(high)
-    return model
+    if exact_heads:
+        tolerance = model.recipe.head_tolerance
+        found = solve_concepts(model, situation, design, features_moved=True, tolerance=tolerance)
+    else:
+        rows = rows_of(model.concept_head)
+        logits = design @ rows.T
+        low, high = stages.logit_range(logits, situation.after.concepts)
+        found = SolvedConcepts(with_heads(model, rows, None, low, high), logits, 0)
+    inverses = editor.kept.label_inverses_for(situation.columns, len(model.concept_names))
+    return solve_label(found.model, situation, found.logits, inverses, 0).model
