@@ -60,7 +60,7 @@ def test_the_demo_says_what_it_does_and_returns_the_figures(demo):
     for name in (
         "no-op",
         "heads only",
-        "EK-FAC as published",
+        "one EK-FAC step",
         "ecbm, 5% budget",
         OURS,
         "fine-tuning",

@@ -174,6 +174,8 @@ class Editor:
 
     def _exact(self, situation: Situation) -> tuple[ConceptBottleneck, dict[str, Any]]:
         why = "frozen backbone: both heads are convex, so the edit can equal retraining"
+        if self.model.recipe.regime == "joint":
+            why = "both heads together, to the nearest minimum of the joint objective, which is not convex"
         if self.model.recipe.is_linear:
             warm = solve_frozen(situation, self.kept)
             if warm is not None:
@@ -184,7 +186,7 @@ class Editor:
         inverses = self.kept.label_inverses_for(situation.columns, len(carried.concept_names))
         leading = self.kept.leading_for(situation.columns, len(carried.concept_names))
         solved = solve_heads(carried, situation, design, basis=basis, leading=leading, inverses=inverses)
-        if not self.model.recipe.is_linear:
+        if not self.model.recipe.is_linear and self.model.recipe.regime != "joint":
             why = "heads only: both re-solved exactly on the present backbone's features"
         return solved.model, {"why": why, "newton_steps": solved.newton_steps}
 

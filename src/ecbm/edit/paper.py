@@ -29,7 +29,7 @@ from ecbm.train.convex import with_ones
 from ecbm.train.model import ConceptBottleneck, linear_from
 from ecbm.train.terms import ConceptTerms
 
-__all__ = ["InfluenceOptions", "influence_edit", "widen"]
+__all__ = ["InfluenceOptions", "edited_design", "influence_edit", "widen"]
 
 
 @dataclasses.dataclass(frozen=True)

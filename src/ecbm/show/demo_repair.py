@@ -78,7 +78,7 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     editor = Editor(original, before)
     models: dict[str, tuple[list[ConceptBottleneck], float]] = {"no-op": ([original], 0.0)}
     # Features and curvature are fitted once and kept for later edits: "edit" is the time without that.
-    for name, method in (("heads only", "exact"), ("EK-FAC as published", "ekfac")):
+    for name, method in (("heads only", "exact"), ("one EK-FAC step", "ekfac")):
         result = editor.apply(edit, method)
         models[name] = [result.model], result.report["seconds"]["edit"]
     for budget in _BUDGETS:

@@ -14,7 +14,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["CACHED_ROWS", "NewtonResult", "Problem", "minimise", "weighted_product"]
+__all__ = [
+    "CACHED_ROWS",
+    "NewtonResult",
+    "Problem",
+    "Product",
+    "conjugate_gradients",
+    "minimise",
+    "weighted_product",
+]
 
 _MAX_NEWTON = 200
 _MAX_CG = 300
