@@ -30,11 +30,32 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [row["row"], *(text(row.get(key), form) for key, form in COLUMNS.values())]
 
 
+def _place(row: dict[str, Any]) -> tuple[bool, bool, bool, float]:
+    """Ours, then fine-tuning without and with exact heads by budget, then retraining; others where they are."""
+    name = row["row"]
+    tuned = name.startswith("fine-tuning")
+    budget = name.rsplit(", ", 1)[-1].removesuffix("%")
+    return (
+        name.startswith("retrain"),
+        tuned,
+        "heads exactly" in name,
+        float(budget) if tuned and budget.isdigit() else 0.0,
+    )
+
+
+def _with_seeds(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows that not every original seed has are marked: a short budget left their control no time."""
+    most = max(row.get("seeds", 0) for row in members)
+    some = [0 < row.get("seeds", 0) < most for row in members]
+    marks = [f" ({row['seeds']} of {most} seeds)" if few else "" for row, few in zip(members, some, strict=True)]
+    return [{**row, "row": row["row"] + mark} for row, mark in zip(members, marks, strict=True)]
+
+
 def _groups(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(f"{row['setting']}: {row['scenario']}", []).append(row)
-    return groups
+    return {title: _with_seeds(sorted(members, key=_place)) for title, members in groups.items()}
 
 
 def show(rows: list[dict[str, Any]], console: Console) -> None:
@@ -50,8 +71,9 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
 def markdown(rows: list[dict[str, Any]]) -> str:
     """The tables for the documentation."""
     lines = []
+    headers = " | ".join(COLUMNS).replace("|ΔF1|", r"\|ΔF1\|")
     for title, members in _groups(rows).items():
-        lines += [f"### {title}", "", f"| row | {' | '.join(COLUMNS)} |", "|---|" + "---:|" * len(COLUMNS)]
+        lines += [f"### {title}", "", f"| row | {headers} |", "|---|" + "---:|" * len(COLUMNS)]
         lines += [f"| {' | '.join(_cells(row))} |" for row in members] + [""]
     return "\n".join(lines)
 

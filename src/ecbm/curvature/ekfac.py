@@ -99,7 +99,8 @@ class EKFAC:
         seed
             Of the drawn targets. A draw depends on the seed and the sample, not on batches or processes.
         batch_size
-            Samples a forward pass, at most.
+            Samples a forward pass: fewer where they would not fit the processor's cache, more where layers are so
+            narrow that many of them fit.
         memory_limit_bytes
             If inputs and output gradients of all layers fit in it, they are kept and the data is passed once;
             otherwise it is passed twice. Never with ``checkpoint``.
