@@ -53,8 +53,11 @@ _DEVIATIONS = 2.0
 _GENTLE, _FULL = 0.1, 0.25
 # Solving the label head, in evaluations of both objectives.
 _LABEL_COST = 36.0
-# Solving the whole concept head, in evaluations of its gradient.
-_CONCEPT_COST = 30.0
+# Solving the whole concept head, in evaluations of its gradient; and the power of the concepts' share with which
+# that falls for some of them.
+_CONCEPT_COST, _CONCEPTS_POWER = 30.0, 0.4
+# The share of the time for the backbone that a first solve of the concept head may take.
+_FIRST_SHARE = 0.25
 
 
 def retraining_seconds(model: ConceptBottleneck, forward: float) -> float:
@@ -147,16 +150,28 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
     forward = _forward_seconds(carried, situation)
     limit = budget if budget >= 1 else budget * retraining_seconds(kept.model, forward)
     ladder = _Ladder(situation, kept, limit, started)
-    mark = time.monotonic()
     design = edited_design(situation, kept, carried)
-    concepts = solve_concepts(carried, situation, design, tolerance=carried.recipe.head_tolerance)
-    ladder.keep_if_better(ladder.judge("heads exactly", concepts, mark, _validation_features(ladder)))
+    unsolved = SolvedConcepts(carried, design @ rows_of(carried.concept_head).T, 0)
     # A rung ends with a pass over both splits and the concept head; the label head is solved after the last one.
-    label_seconds = _label_seconds(concepts, situation)
+    label_seconds = _label_seconds(unsolved, situation)
     ladder.limit -= label_seconds
     watched = situation.edited.split_sizes.get("val", 0) / len(situation.after)
-    solving = _concept_seconds(concepts, situation, design)
-    why = _climb(ladder, forward, (1 + watched) * forward + solving)
+    solving = _concept_seconds(unsolved, situation, design)
+    closing = (1 + watched) * forward + solving
+
+    def solve_first() -> None:
+        mark = time.monotonic()
+        concepts = solve_concepts(carried, situation, design, tolerance=carried.recipe.head_tolerance)
+        ladder.keep_if_better(ladder.judge("heads exactly", concepts, mark, _validation_features(ladder)))
+
+    if later := _better_solved_once(ladder, solving, closing, _SMALLEST_REFINEMENT * _EPOCH_COST * forward):
+        ladder.keep_if_better(ladder.judge("as it was", unsolved, time.monotonic(), _validation_features(ladder)))
+    else:
+        solve_first()
+    why = _climb(ladder, forward, closing)
+    if later and len(ladder.rungs) == 1:
+        ladder.rungs.clear()  # exact heads are kept whatever the model before the edit was like
+        solve_first()
     ladder.limit += label_seconds
     best = ladder.rungs[-1]
     inverses = kept.label_inverses_for(situation.columns, len(carried.concept_names))
@@ -171,6 +186,19 @@ def auto_edit(situation: Situation, kept: Kept, budget: float) -> tuple[ConceptB
         ladder.not_covered["BatchNorm statistics"] = "frozen in every edit; they hold traces of removed samples"
     settings["not covered"] = ladder.not_covered
     return model, settings
+
+
+def _better_solved_once(ladder: _Ladder, solving: float, closing: float, least: float) -> bool:
+    """Whether solving the concept head before the backbone moves would take much of the time that is left for that.
+
+    It is solved after the backbone in any case. Solving it before tells what the heads alone give.
+    """
+    situation = ladder.situation
+    if situation.model.recipe.regime == "joint":
+        return False
+    touched = len(situation.touched_columns()) / len(situation.edited.concept_names)
+    room = ladder.left - closing
+    return room > least and solving * touched**_CONCEPTS_POWER > _FIRST_SHARE * room
 
 
 def _concept_seconds(concepts: SolvedConcepts, situation: Situation, design: Tensor) -> float:
