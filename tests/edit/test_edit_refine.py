@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+import ecbm
 from ecbm.edit.auto import _Rung
 from ecbm.edit.refine import _Adam
 from ecbm.train.convnet import ConvNet
+from kit import tabular
 
 
 @pytest.mark.parametrize("network", [ConvNet, lambda: nn.Linear(7, 3)])
@@ -63,3 +65,55 @@ def test_a_rung_errs_more_only_beyond_chance(more: int, fewer: int, worse: bool)
         return _Rung("", None, torch.zeros(0), 0.0, wrong, 0.0)  # type: ignore[arg-type]
 
     assert rung(after).errs_more(rung(before)) is worse
+
+
+DATA = tabular(60)
+
+
+@pytest.fixture(scope="module")
+def deep() -> ecbm.ConceptBottleneck:
+    return ecbm.train(DATA, ecbm.Recipe(backbone="mlp", hidden=(8,), epochs=3, head_tolerance=1e-6))
+
+
+def flips(count: int) -> ecbm.Edit:
+    train, name = DATA.split("train"), DATA.concept_names[0]
+    return ecbm.Edit(correct_concepts=[(train.ids[r], name, 1 - float(train.concepts[r, 0])) for r in range(count)])
+
+
+def test_an_edit_of_classes_leaves_the_backbone(deep: ecbm.ConceptBottleneck) -> None:
+    train = DATA.split("train")
+    other = next(name for name in DATA.class_names if name != DATA.class_names[int(train.labels[0])])
+    result = ecbm.Editor(deep, DATA).apply(ecbm.Edit(correct_labels=[(train.ids[0], other)]), budget=5.0)
+    assert "nothing that the backbone was trained on" in result.report["settings"]["why"]
+    for name, value in deep.backbone.state_dict().items():
+        assert torch.equal(result.model.backbone.state_dict()[name], value)
+
+
+def test_an_edit_that_the_backbone_cannot_feel_leaves_it_and_says_so(
+    deep: ecbm.ConceptBottleneck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = ecbm.Editor(deep, DATA)
+    whole = editor.apply(flips(20), budget=2.0)
+    assert len(whole.report["settings"]["ladder"]) > 1
+    monkeypatch.setattr("ecbm.edit.auto._FEELABLE", 1e9)
+    left = editor.apply(flips(20), budget=2.0)
+    assert "left as it is" in left.report["settings"]["why"]
+    assert left.report["settings"]["kept_rung"] == "heads exactly"
+
+
+def test_heads_are_solved_to_the_recipes_tolerance_whatever_it_is(deep: ecbm.ConceptBottleneck) -> None:
+    result = ecbm.Editor(deep, DATA).apply(flips(5), budget=1e-6)
+    assert result.report["residual"]["concept_head"] <= 1e-6
+
+
+def test_a_frozen_parameter_is_left_and_the_rest_refined() -> None:
+    backbone = nn.Sequential(nn.Linear(DATA.inputs.shape[0], 6), nn.ReLU(), nn.Linear(6, 6))
+    backbone[0].weight.requires_grad_(False)
+    model = ecbm.train(DATA, ecbm.Recipe(backbone=backbone, epochs=2))
+    result = ecbm.Editor(model, DATA).apply(flips(20), budget=3.0)
+    assert torch.equal(result.model.backbone[0].weight, model.backbone[0].weight)
+
+
+def test_a_budget_without_end_is_refused(deep: ecbm.ConceptBottleneck) -> None:
+    with pytest.raises(ecbm.InputError, match="positive and finite"):
+        ecbm.Editor(deep, DATA).apply(flips(1), budget=float("inf"))
