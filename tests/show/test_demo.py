@@ -51,6 +51,9 @@ def test_the_page_shows_pictures_metrics_concepts_and_the_curve(demo):
         assert text in page
     for name in ecbm.datasets.birds(n=80).concept_names:
         assert name in page
+    # figures stand under each other on the right, those with a unit too
+    for header in ("concepts", "time", "faster"):
+        assert re.search(rf'<th[^>]*class="number"[^>]*>(<[^>]*>)*{header}<', page), header
 
 
 def test_the_demo_says_what_it_does_and_returns_the_figures(demo):

@@ -151,7 +151,7 @@ def _written(value: Value) -> str:
 
 
 def _is_number(value: Value) -> bool:
-    return not isinstance(value, str) or re.fullmatch(r"[-+−±]?[\d.,]+ ?%?", value) is not None
+    return not isinstance(value, str) or re.fullmatch(r"[-+−±]?[\d.,]+ ?[%s×]?", value) is not None
 
 
 def _anchor(title: str, taken: set[str]) -> str:
