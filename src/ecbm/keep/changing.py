@@ -12,6 +12,7 @@ from typing import Any
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.errors import InputError
+from ecbm.files import refusing_places
 from ecbm.keep import change, database, durable
 from ecbm.keep.change import Change, NewVersion
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
@@ -58,10 +59,11 @@ def create_workspace(
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder}: exists already and is not empty; give a new folder")
     target = folder.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_dead_drafts(target)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.init")
-    durable.make_folder(draft)
+    with refusing_places(folder):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_dead_drafts(target)
+        durable.make_folder(draft)
     with exclusive(draft / change.LOCK):
         try:
             _fill(draft, data, recipe or Recipe(), source, signature)

@@ -59,6 +59,7 @@ class Table:
         """Raise, with near matches, when a column is absent; ``option`` is the argument that names it."""
         if column not in self.names:
             hint = str(unknown_name("column", column, self.names)).split("; ", 1)[1]
+            hint += "" if hint.endswith("?") else "."
             raise InputError(
                 f"{self.path}: no column {column!r}; {hint} Rename the column or pass {option}='its name'"
             )
