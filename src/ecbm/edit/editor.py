@@ -13,11 +13,13 @@ from torch import Tensor
 
 from ecbm.curvature.losses import Fisher
 from ecbm.edit.auto import auto_edit
+from ecbm.edit.changes import Changes, changes_of
 from ecbm.edit.certificate import certify, spectral_bound
 from ecbm.edit.edit import Edit
 from ecbm.edit.frozen import solve_frozen
 from ecbm.edit.heads import solve_heads
 from ecbm.edit.kept import Kept
+from ecbm.edit.notebook import editor_html, result_html, result_words
 from ecbm.edit.paper import InfluenceOptions, edited_design, influence_edit
 from ecbm.edit.report import (
     EditedObjectives,
@@ -48,6 +50,12 @@ class EditResult:
     model: ConceptBottleneck
     data: Dataset
     report: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"<EditResult: {result_words(self.report)}>"
+
+    def _repr_html_(self) -> str:
+        return result_html(self.report)
 
 
 class Editor:
@@ -84,6 +92,12 @@ class Editor:
             )
         self.model, self.data = model, data
         self.kept = Kept(model, data)
+
+    def __repr__(self) -> str:
+        return f"Editor({self.model!r}, {self.data!r}, kept: {', '.join(self.kept.seconds) or 'nothing yet'})"
+
+    def _repr_html_(self) -> str:
+        return editor_html(self.model, self.data, list(self.kept.seconds))
 
     # -- the public verbs ----------------------------------------------------------------------------------
 
@@ -122,11 +136,11 @@ class Editor:
             raise InputError(f"budget must be positive and finite (a share below 1, or seconds), got {budget!r}")
         options = InfluenceOptions(fisher, damping, relative, gradient)
         started = time.monotonic()
-        edited, whole = self._edited(edit)
-        situation = situation_of(self.model, self.data, whole, edited, self.kept.terms)
+        edited, changes = self._edited(edit)
+        situation = situation_of(self.model, self.data, changes.edit, edited, self.kept.terms)
         seconds: dict[str, float] = {"prepare": time.monotonic() - started}
-        if not whole:
-            return self._nothing(situation, method, seconds)
+        if not changes.edit:
+            return self._nothing(situation, method, seconds, changes)
         before = dict(self.kept.seconds)
         mark = time.monotonic()
         settings: dict[str, Any] = {}
@@ -145,7 +159,7 @@ class Editor:
         fitted = {name: cost for name, cost in fitted.items() if cost > 0}
         seconds |= {f"fit {name} (kept for later edits)": cost for name, cost in fitted.items()}
         seconds["edit"] = time.monotonic() - mark - sum(fitted.values())
-        report = self._report(situation, model, method, settings, seconds)
+        report = self._report(situation, model, method, settings, seconds) | {"notes": changes.notes()}
         model.provenance = dataclasses.replace(model.provenance, data_fingerprint=edited.fingerprint)
         return EditResult(model, edited, report)
 
@@ -164,13 +178,13 @@ class Editor:
 
     # -- methods -------------------------------------------------------------------------------------------
 
-    def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Edit]:
+    def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Changes]:
         if isinstance(edit, Edit):
-            return edit.apply_to(self.data), edit
+            return edit.apply_to(self.data), changes_of(edit, self.data)
         edited = self.data
         for one in _edits(edit):
             edited = one.apply_to(edited)
-        return edited, Edit.between(self.data, edited)
+        return edited, changes_of(Edit.between(self.data, edited), self.data)
 
     def _exact(self, situation: Situation) -> tuple[ConceptBottleneck, dict[str, Any]]:
         why = "frozen backbone: both heads are convex, so the edit can equal retraining"
@@ -190,13 +204,17 @@ class Editor:
             why = "heads only: both re-solved exactly on the present backbone's features"
         return solved.model, {"why": why, "newton_steps": solved.newton_steps}
 
-    def _nothing(self, situation: Situation, method: str, seconds: dict[str, float]) -> EditResult:
-        """The empty edit is the identity, bit for bit, whatever the method."""
+    def _nothing(
+        self, situation: Situation, method: str, seconds: dict[str, float], changes: Changes
+    ) -> EditResult:
+        """An edit that changes nothing is the identity, bit for bit, whatever the method."""
+        why = changes.notes() or ["the edit is empty: nothing was done"]
         report = {
             "method": method,
             "edit": str(situation.edit),
             "changed": {"terms": 0, "samples": 0, "concepts": 0},
-            "settings": {"why": "the edit is empty: nothing was done"},
+            "settings": {"why": why[0]},
+            "notes": changes.notes(),
             "seconds": seconds,
         }
         return EditResult(self.model, self.data, report)

@@ -105,7 +105,7 @@ class Situation:
         samples |= set(edit.add_samples.ids if edit.add_samples is not None else ())
         changed = self.changed_rows()
         (rows_old, rows_new), (old, new) = self.rows, self.columns
-        terms = len(edit.correct_labels)
+        terms = sum(sample in self.before.rows_by_id for sample, _ in edit.correct_labels)
         if len(changed):
             back = torch.full((len(self.after),), -1, dtype=torch.long)
             back[rows_new] = rows_old

@@ -170,7 +170,8 @@ def _keep_trained(
     signed: list[Detail],
 ) -> int:
     backbone = model.recipe.to_dict()["backbone"]
-    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(len(data), 'sample')}"
+    learnt = len(data.split("train"))
+    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(learnt, 'training sample')}"
     summary = {"words": words, "method": "train", "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}
     with change.begin(workspace.folder, parent) as opened:
@@ -207,6 +208,8 @@ def edit_model(
 ) -> tuple[int, dict[str, Any]]:
     """Apply an edit and keep the result as a new version; returns its number and the report.
 
+    Where every label has its value already there is nothing to keep: the number is then that of the current version.
+
     Parameters
     ----------
     expected
@@ -218,14 +221,17 @@ def edit_model(
     signed = signature.details()
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
+    changes = edit.changes(editor.data)
     result = editor.apply(edit, method, **options)
+    if not changes.edit:
+        return parent, result.report
     keep_curvature(workspace.folder, editor)
-    words = done(str(edit))
+    words = done(str(changes.edit))
     summary = summary_of(result.report, words) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with change.begin(workspace.folder, parent) as opened:
         data = store_edited(manifest, editor.data, result.data, opened.objects, opened.put)
         model = store_model(result.model, opened.put)
-        details = [*signed, Detail("report", plain(result.report)), *edit_details(edit)]
+        details = [*signed, Detail("report", plain(result.report)), *edit_details(changes)]
         version = opened.commit_version(NewVersion("edit", parent, model, data, summary, facts), details)
     return version, result.report

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.keep import database, ledger
-from ecbm.keep.edit_record import edit_from_details
+from ecbm.keep.edit_record import before_from_details, edit_from_details
 from ecbm.keep.objects import DamagedError, ObjectStore
 
 if TYPE_CHECKING:
@@ -231,6 +231,7 @@ def _described(version: Version, details: list[ledger.Detail], committed: int, m
         "reason": single.get("reason"),
         "summary": version.summary,
         "edit": edit,
+        "before": before_from_details(details) if edit is not None else None,
         "report": report,
         "fingerprints": {k: v for k, v in single.get("facts", {}).items() if k != "manifest"},
         "kept": version.kept,

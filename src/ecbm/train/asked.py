@@ -14,7 +14,24 @@ from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train.recipe import Recipe
 
-__all__ = ["epochs_kept", "explained_interrupt", "recipe_of"]
+__all__ = ["TrainingInterrupted", "epochs_kept", "explained_interrupt", "recipe_of"]
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a training. ``epochs`` says how many are kept, ``None`` if there is no checkpoint."""
+
+    def __init__(self, epochs: int | None) -> None:
+        self.epochs = epochs
+        super().__init__(self.words("the same call"))
+
+    def words(self, again: str) -> str:
+        """What is kept and how to go on; ``again`` is what to do for that."""
+        if self.epochs is None:
+            return "interrupted: nothing is kept; with checkpoint=FILE a training can go on after an interrupt"
+        if not self.epochs:
+            return f"interrupted: no epoch was finished, so nothing is kept; {again} starts anew"
+        some = f"{self.epochs} finished epoch{'' if self.epochs == 1 else 's'}"
+        return f"interrupted: {some} kept; {again} goes on from there"
 
 
 def recipe_of(data: Any, recipe: Any, fields: Mapping[str, Any]) -> Recipe:
@@ -38,18 +55,9 @@ def epochs_kept(checkpoint: Path) -> int:
 
 
 @contextmanager
-def explained_interrupt(checkpoint: str | Path | None, again: str = "the same call") -> Iterator[None]:
+def explained_interrupt(checkpoint: str | Path | None) -> Iterator[None]:
     """An interrupt (Ctrl-C) inside says what is kept of a training and how to go on."""
     try:
         yield
-    except KeyboardInterrupt as stop:
-        if stop.args:
-            raise
-        done = 0 if checkpoint is None else epochs_kept(Path(checkpoint))
-        if done:
-            words = f"{done} finished epoch{'' if done == 1 else 's'} kept; {again} goes on from there"
-        elif checkpoint is not None:
-            words = f"no epoch was finished, so nothing is kept; {again} starts anew"
-        else:
-            words = "nothing is kept; with checkpoint=FILE a training can go on after an interrupt"
-        raise KeyboardInterrupt(f"interrupted: {words}") from None
+    except KeyboardInterrupt:
+        raise TrainingInterrupted(None if checkpoint is None else epochs_kept(Path(checkpoint))) from None

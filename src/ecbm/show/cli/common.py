@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+
+from ecbm.errors import EcbmError
+from ecbm.terminal import is_plain, new_console
 
 if TYPE_CHECKING:
     from ecbm.keep.signature import Signature
 
 __all__ = [
-    "AuthorOption", "ExpectOption", "JsonOption", "ReasonOption", "WorkspaceArgument",
-    "figure", "print_json", "say", "signed",
+    "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "WorkspaceArgument",
+    "figure", "print_json", "say", "signed", "styled",
 ]  # fmt: skip
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -34,6 +36,10 @@ ExpectOption = Annotated[
     int | None,
     typer.Option("--expect", help="Do it only if this is still the current version.", show_default=False),
 ]
+
+
+class Interrupted(EcbmError):
+    """The user pressed Ctrl-C; the message says what is kept."""
 
 
 def _plain(value: Any) -> Any:
@@ -64,6 +70,11 @@ def figure(value: float | None) -> str:
 
 def say(*lines: str) -> None:
     """Lines for people; long ones are left to the terminal, so that they can be searched for."""
-    console = Console()
+    console = new_console()
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def styled(text: str, **style: Any) -> str:
+    """Text in a style of :func:`typer.style`, where the terminal takes one."""
+    return text if is_plain() else typer.style(text, **style)
