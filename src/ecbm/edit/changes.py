@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ecbm.read.splits import SPLITS
 from ecbm.words import counted
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
     )
     asked = len(edit.correct_concepts) + len(edit.correct_labels)
     splits = _splits(left, data)
-    outside = {name: count for name, count in splits.items() if name != "train" and count}
+    outside = {name: splits[name] for name in SPLITS if name != "train" and name in splits}
     return Changes(
         left,
         EditValue(old_concepts, [(sample, old_labels[sample]) for sample, _ in labels]),

@@ -59,10 +59,10 @@ def _rows(table: Table) -> Corrections:
     corrected: list[tuple[str, str, float | None]] = []
     relabelled: list[tuple[str, str]] = []
     for row, (sample, concept, value, label) in enumerate(zip(ids, concepts, values, labels, strict=True)):
-        if concept is None and label is None:
-            raise table.error(row, None, "nothing to correct; give a concept and its value, or a label")
         if concept is None and not math.isnan(value):
             raise table.error(row, "concept", f"empty, but there is a value ({value:g}); which concept has it?")
+        if concept is None and label is None:
+            raise table.error(row, None, "nothing to correct; give a concept and its value, or a label")
         if concept is not None:
             corrected.append((sample, concept, None if math.isnan(value) else value))
         if label is not None:
