@@ -76,7 +76,8 @@ def test_commands_in_a_row_as_a_person(files, run):
         (("redo", w), "version 1 → version 2"),
         (("edit", w, files / "again.json"), "added 1 concept"),
         (("log", w, "--operations"), "redo"),
-        (("erase", w, "--ids", "s5", "s6", "--reason", "withdrew consent"), "not reached:"),
+        (("erase", w, "--ids", "s5", "s6", "--preview"), "destroys for good"),
+        (("erase", w, "--ids", "s5", "s6", "--yes", "--reason", "withdrew consent"), "not reached:"),
         (("log", w), "destroyed by an erasure"),
         (("show", w, 2), "destroyed"),
         (("check", w), "sound"),
@@ -114,7 +115,7 @@ def test_machines_get_the_promised_shapes(workspace, files, machine):
     assert machine("show", workspace, "2")["words"].startswith(
         "corrected 1 concept label of 1 sample; removed 1 sample"
     )
-    erased = machine("erase", workspace, "--ids", "s5")
+    erased = machine("erase", workspace, "--ids", "s5", "--yes")
     assert (erased["version"], erased["erased"]) == (3, 1)
     assert any(str(files / "samples.csv") in words for words in erased["not_reached"])
     assert machine("export", workspace, files / "model")["version"] == 3
@@ -171,7 +172,8 @@ def test_predictions_of_arrays_and_interventions(workspace, files, machine):
         (("undo", "W"), "nothing to undo"),
         (("redo", "W"), "nothing to redo"),
         (("erase", "W", "--ids", "nobody"), "unknown sample id"),
-        (("erase", "W", "--ids", "s1", "--reason", "s1 asked"), "without the id"),
+        (("erase", "W", "--ids", "s1", "--yes", "--reason", "s1 asked"), "without the id"),
+        (("erase", "W", "--ids", "s1"), "add --yes to do it, or --preview"),
         (("erase", "W"), "--ids"),
         (("export", "W", "W/objects"), "exports go to"),
         (("check", "none"), "no such folder"),

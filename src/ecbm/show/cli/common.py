@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ecbm.keep.signature import Signature
 
 __all__ = [
-    "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "WorkspaceArgument",
+    "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "VersionOption",
+    "WorkspaceArgument",
     "figure", "print_json", "say", "signed", "styled",
 ]  # fmt: skip
 
@@ -35,6 +36,12 @@ AuthorOption = Annotated[
 ExpectOption = Annotated[
     int | None,
     typer.Option("--expect", help="Do it only if this is still the current version.", show_default=False),
+]
+
+
+VersionOption = Annotated[
+    str | None,
+    typer.Option("--version", help="A version's number; the current one by default.", show_default=False),
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,8 +14,9 @@ from ecbm.terminal import new_console
 
 __all__ = ["print_table"]
 
-# A name that is wider than what is left for it goes on in the next line, but never in fewer characters than this.
-_NARROWEST = 12
+# Text goes on in the next line where it must: the first column's only if it is wider than the first number, other
+# columns' where fewer columns are left than the second.
+_FIRST, _NARROWEST = 40, 12
 
 
 def print_table(
@@ -24,7 +25,7 @@ def print_table(
     *,
     title: str = "",
     drop: Sequence[str] = (),
-    names: Sequence[str] = (),
+    names: Mapping[str, int] | Sequence[str] = (),
     console: Console | None = None,
 ) -> None:
     """Print a table. The first column and those in ``names`` hold text, the others figures.
@@ -36,38 +37,50 @@ def print_table(
     drop
         Headers of columns that may be left out where the terminal is narrow, the first of them first.
     names
-        Headers of further columns that hold text, which may go on in the next line but is never cut.
+        Headers of further columns that hold text, which may go on in the next line but is never cut; with the least
+        width that is worth having.
     """
-    shown = [place for place, _ in enumerate(headers)]
-    text = {0, *(place for place, header in enumerate(headers) if header in names)}
-    widths = [max(map(cell_len, (header, *(row[p] for row in rows)))) for p, header in enumerate(headers)]
     console = console or new_console()
     # In a file or a pipe there is no edge; a width that was asked for by COLUMNS counts everywhere.
-    fixed = console.is_terminal or "COLUMNS" in os.environ
-
-    def least(places: Sequence[int]) -> int:
-        inside = sum(min(widths[p], _NARROWEST) if p in text else widths[p] for p in places)
-        return inside + 3 * len(places) + 1
-
-    gone: list[str] = []
+    edge = console.width if console.is_terminal or "COLUMNS" in os.environ else None
+    widths = [max(map(cell_len, (header, *(row[p] for row in rows)))) for p, header in enumerate(headers)]
+    asked = names if isinstance(names, Mapping) else dict.fromkeys(names, _NARROWEST)
+    least = [
+        min(width, asked.get(header, _FIRST)) if place == 0 or header in asked else width
+        for place, (header, width) in enumerate(zip(headers, widths, strict=True))
+    ]
+    shown, gone = list(range(len(headers))), []
     for header in drop:
-        if fixed and least(shown) > console.width and header in headers:
+        if edge is not None and header in headers and _total([least[p] for p in shown]) > edge:
             shown.remove(headers.index(header))
-            gone.append(header)
+            gone.append(header.strip())
+    # Rich's own division of the width may take from a column that must not shrink, so it is made here.
+    width = {place: widths[place] if edge is None else least[place] for place in shown}
+    for place in shown if edge is not None else ():
+        width[place] += max(0, min(widths[place] - width[place], edge - _total(width.values())))
+    for place in shown if edge is not None else ():
+        if place == 0 or headers[place] in asked:
+            spare = max(0, width[place] - _NARROWEST)
+            width[place] -= max(0, min(spare, _total(width.values()) - edge))
     table = Table(title=title or None, title_justify="left")
     for place in shown:
-        if place in text:
-            table.add_column(headers[place], overflow="fold", min_width=min(widths[place], _NARROWEST))
-        else:
-            table.add_column(headers[place], justify="right", no_wrap=True, min_width=widths[place])
+        text = place == 0 or headers[place] in asked
+        table.add_column(
+            headers[place], overflow="fold", justify="left" if text else "right", width=width[place]
+        )
     for row in rows:
         table.add_row(*(Text(row[place]) for place in shown))
-    whole = sum(widths[p] for p in shown) + 3 * len(shown) + 1
     # A table that is wider than the terminal all the same is wrapped by the terminal, not cut by us.
-    wanted = max(least(shown), min(whole, console.width)) if fixed else whole
-    console.print(table, width=wanted, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
-    if gone:
-        console.print(
-            f"not shown in {console.width} columns: {', '.join(gone)} (a wider terminal or --json has them)",
+    wide = new_console(width=_total(width.values()), file=console.file, quiet=console.quiet)
+    wide.print(table)
+    left = [name for name in gone if name]
+    if left:
+        wide.print(
+            f"not shown in {edge} columns: {', '.join(left)} (a wider terminal or --json has more)",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
+
+
+def _total(widths: Collection[int]) -> int:
+    """How wide a table of such columns is, with its borders."""
+    return sum(widths) + 3 * len(widths) + 1
