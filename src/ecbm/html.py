@@ -10,7 +10,9 @@ __all__ = ["block"]
 _MOST = 12
 
 
-def block(title: str, lines: Iterable[str], headers: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()) -> str:
+def block(
+    title: str, lines: Iterable[str], headers: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
+) -> str:
     """A heading, lines of text, and the first rows of a table; everything is escaped.
 
     Examples

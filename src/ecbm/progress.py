@@ -1,7 +1,7 @@
 """Progress for anything that may take longer than two seconds.
 
-On a terminal it is a Rich bar; elsewhere (a log file, CI, a plain terminal) one line every few seconds. Everything goes
-to standard error, so that ``--json`` output stays a single object on standard output.
+On a terminal it is a Rich bar; elsewhere (a log file, CI, a plain terminal) one line every few seconds. Everything
+goes to standard error, so that ``--json`` output stays a single object on standard output.
 """
 
 from __future__ import annotations

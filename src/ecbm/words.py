@@ -59,11 +59,8 @@ def readable_size(size: int) -> str:
     """
     if size < 1000:
         return counted(size, "byte")
-    value = float(size)
-    for unit in ("kB", "MB", "GB"):
-        value /= 1000
-        if value < 999.5:
-            break
+    power = 1 if size < 999_500 else 2 if size < 999_500_000 else 3
+    value, unit = size / 1000**power, ("kB", "MB", "GB")[power - 1]
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:,.0f} {unit}"
 
 

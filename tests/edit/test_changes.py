@@ -35,7 +35,9 @@ def test_labels_with_their_value_are_no_change():
 def test_only_changes_are_left_and_their_old_values_are_known():
     first, second = TRAIN[0], TRAIN[1]
     edit = ecbm.Edit(
-        correct_concepts=[(s.id, "round", flipped(first) if s is first else s.concepts["round"]) for s in (first, second)],
+        correct_concepts=[
+            (s.id, "round", flipped(first) if s is first else s.concepts["round"]) for s in (first, second)
+        ],
         correct_labels=[(first.id, other_class(first)), (second.id, second.label)],
     )
     found = edit.changes(DATA)
@@ -56,7 +58,9 @@ def test_soft_labels_are_compared_as_they_are_stored():
 
 
 def test_everything_else_is_a_change():
-    edit = ecbm.Edit(remove_concepts=["round"], remove_samples=[TRAIN.ids[0]], add_concepts={"new": {TRAIN.ids[1]: 1}})
+    edit = ecbm.Edit(
+        remove_concepts=["round"], remove_samples=[TRAIN.ids[0]], add_concepts={"new": {TRAIN.ids[1]: 1}}
+    )
     assert edit.effective(DATA) == edit
 
 

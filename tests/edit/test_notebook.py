@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ecbm
-from ecbm.keep.workspace import Workspace
 from ecbm.keep.changing import create_workspace, edit_model, train_model
+from ecbm.keep.workspace import Workspace
 from ecbm.words import summary_words
 from kit import tabular
 

@@ -39,7 +39,10 @@ def test_concepts_and_classes_may_stand_in_one_table(tmp_path):
     [
         ("id,concept,value\na,crest,2\n", "edit.csv, line 2, column 'value': 2 is not in [0, 1]"),
         ("id,concept,value\na,crest,yes\n", "edit.csv, line 2, column 'value': 'yes' is not a number"),
-        ("id,concept,value\na,crest,1\na,crest,0\n", "edit.csv: correct_concepts: concept 'crest' of sample 'a' is corr"),
+        (
+            "id,concept,value\na,crest,1\na,crest,0\n",
+            "edit.csv: correct_concepts: concept 'crest' of sample 'a' is corr",
+        ),
         ("id,concept,value\n,crest,1\n", "edit.csv, line 2, column 'id': empty"),
         ("id,concept,value\na,,1\n", "edit.csv, line 2, column 'concept': empty, but there is a value (1)"),
         ("id,concept,value,label\na,,,\n", "edit.csv, line 2: nothing to correct"),

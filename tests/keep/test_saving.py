@@ -220,7 +220,9 @@ def test_what_is_no_folder_is_refused(tmp_path):
 def test_a_place_that_cannot_be_written_is_refused_in_one_line(tmp_path, monkeypatch):
     model = ecbm.train(tabular(30))
     (tmp_path / "file").write_text("text")
-    with pytest.raises(ecbm.InputError, match=r"below: cannot be written \(a file is in the way\); give another folder"):
+    with pytest.raises(
+        ecbm.InputError, match=r"below: cannot be written \(a file is in the way\); give another folder"
+    ):
         ecbm.save(model, tmp_path / "file" / "below")
 
     def read_only(*_, **__):

@@ -349,7 +349,7 @@ class Edit:
 
     @classmethod
     def from_frame(cls, frame: pandas.DataFrame) -> Edit:
-        """Corrections from a pandas table: columns ``id``, ``concept``, ``value``, or ``id``, ``label``, or all four.
+        """Corrections from a pandas table: columns ``id``, ``concept``, ``value``; or ``id``, ``label``; or all.
 
         A row corrects a concept (an empty value: the label is missing), a class, or both.
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ecbm.curvature.losses import Fisher
 from ecbm.edit.auto import auto_edit
-from ecbm.edit.changes import Changes, changes_of
 from ecbm.edit.certificate import certify, spectral_bound
+from ecbm.edit.changes import Changes, changes_of
 from ecbm.edit.edit import Edit
 from ecbm.edit.frozen import solve_frozen
 from ecbm.edit.heads import solve_heads

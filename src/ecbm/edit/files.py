@@ -1,4 +1,4 @@
-"""Edits as files: the fields of :class:`~ecbm.Edit` as JSON, with tables beside them for what is new; or a table."""
+"""Edits as files: the fields of :class:`~ecbm.Edit` as JSON, with tables for what is new; or one table."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ _FIELDS = (
 _SAMPLE_FIELDS = ("table", "features", "images", "ignore")
 
 
-def read_edit(
-    path: str | Path, data: Dataset | None = None, removed: Mapping[str, int] | None = None
-) -> Edit:
+def read_edit(path: str | Path, data: Dataset | None = None, removed: Mapping[str, int] | None = None) -> Edit:
     """Read an edit file.
 
     Paths in it (``add_samples``, ``add_concepts``) are relative to the file.
@@ -45,7 +43,7 @@ def read_edit(
         A JSON file, or a table of corrections (CSV, Parquet) with the columns ``id``, ``concept`` and ``value``, or
         ``id`` and ``label``, or all four.
     data
-        The dataset to be edited; new pictures are resized to its size, new samples' columns compared with its concepts.
+        The dataset to be edited; new pictures are resized to its size, new columns compared with its concepts.
     removed
         Concepts that it had, and the version that removed each; named where new samples still have them.
 
@@ -285,9 +283,7 @@ def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> 
             )
     size = (int(data.inputs.shape[1]), int(data.inputs.shape[2])) if data is not None and pictures else None
     everything = (1.0, 0.0, 0.0)
-    return read_dataset(
-        path, features=features, images=images, image_size=size, splits=everything, ignore=ignore
-    )
+    return read_dataset(path, features=features, images=images, image_size=size, splits=everything, ignore=ignore)
 
 
 def _check_columns(

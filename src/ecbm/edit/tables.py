@@ -28,7 +28,7 @@ def is_table(path: Path) -> bool:
 
 
 def corrections_from(source: Path | pandas.DataFrame) -> Corrections:
-    """Corrected concept labels and classes: columns ``id``, ``concept``, ``value``, or ``id``, ``label``, or all."""
+    """Corrected concepts and classes: columns ``id``, ``concept``, ``value``; or ``id``, ``label``; or all."""
     if isinstance(source, Path):
         table = read_table(source, text=_TEXT)
     elif is_frame(source):
@@ -38,8 +38,8 @@ def corrections_from(source: Path | pandas.DataFrame) -> Corrections:
     for name in table.names:
         if name not in _COLUMNS:
             raise InputError(
-                f"{table.path}: column {name!r} is none of id, concept, value, label; a table of corrections has one "
-                "row a label (other changes: a JSON edit)"
+                f"{table.path}: column {name!r} is none of id, concept, value, label; a table of corrections has "
+                "one row a label (other changes: a JSON edit)"
             )
     table.require("id")
     if "concept" in table.names or "value" in table.names:

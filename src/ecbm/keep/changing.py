@@ -208,7 +208,7 @@ def edit_model(
 ) -> tuple[int, dict[str, Any]]:
     """Apply an edit and keep the result as a new version; returns its number and the report.
 
-    Where every label has its value already there is nothing to keep: the number is then that of the current version.
+    Where every label has its value already nothing is kept: the number is then that of the current version.
 
     Parameters
     ----------

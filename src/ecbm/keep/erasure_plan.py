@@ -65,8 +65,8 @@ def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
     if plan["with_them"]:
         yield f"  - what no other sample has: {listed(plan['with_them'], 8)}; the model is trained anew without it"
     yield (
-        f"  - the weights and data of {counted(plan['versions'], 'version')} ({readable_size(plan['bytes'])}, of which "
-        "the new version keeps what is not about these samples); undo and redo end here"
+        f"  - the weights and data of {counted(plan['versions'], 'version')} ({readable_size(plan['bytes'])}, of "
+        "which the new version keeps what is not about these samples); undo and redo end here"
     )
     if plan["folders"]:
         yield f"  - what is in {', '.join(f'{name}/' for name in plan['folders'])} of the workspace"

@@ -19,7 +19,8 @@ def removed_in(workspace: Workspace, versions: Sequence[Version]) -> dict[int, t
                 continue
             # Quotation marks inside names are escaped in the stored JSON, so only the field itself can match.
             rows = connection.execute(
-                "SELECT subject FROM details WHERE sequence = ? AND part = 'item' AND content LIKE ? ORDER BY position",
+                "SELECT subject FROM details WHERE sequence = ? AND part = 'item' AND content LIKE ? "
+                "ORDER BY position",
                 (version.sequence, '%"remove":true%'),
             ).fetchall()
             whole = ledger.details_of(connection, [version.sequence], ("edit",))[version.sequence]

@@ -56,7 +56,7 @@ class Table:
         return InputError(f"{where}, column {column!r}: {problem}" if column else f"{where}: {problem}")
 
     def require(self, column: str, option: str = "") -> None:
-        """Raise, with near matches, when a column is absent; ``option`` is the argument that names it, if there is one."""
+        """Raise, with near matches, when a column is absent; ``option`` is the argument that names it, if any."""
         if column not in self.names:
             hint = str(unknown_name("column", column, self.names)).split("; ", 1)[1]
             hint += "" if hint.endswith("?") else "."

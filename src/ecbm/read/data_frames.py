@@ -26,13 +26,13 @@ def is_frame(given: Any) -> bool:
 
 
 def table_of_frame(frame: pandas.DataFrame, ignore: Iterable[str] = ()) -> Table:
-    """The columns of a pandas table; messages call it ``DataFrame`` and count its rows from 1. The index is left out."""
+    """The columns of a pandas table, not its index; messages call it ``DataFrame`` and count rows from 1."""
     if not len(frame):
         raise InputError(f"{NAME}: the table has no rows; give one row a sample")
     chosen = _Choice(set(ignore), None).of(NAME, [str(name) for name in frame.columns])
     positions = [place for place, name in enumerate(frame.columns) if str(name) in chosen]
     arrays = []
-    for place, name in zip(positions, chosen, strict=True):
+    for place in positions:
         column = frame.iloc[:, place]
         try:
             # One column at a time and in this thread: Arrow's own pool must not outlive a refused table.

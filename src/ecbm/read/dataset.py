@@ -110,7 +110,7 @@ class Dataset:
         return len(self.ids)
 
     @overload
-    def __getitem__(self, key: str | int) -> Sample: ...
+    def __getitem__(self, key: str | int) -> Sample: ...  # type: ignore[overload-overlap]  # text is a sequence
     @overload
     def __getitem__(self, key: slice | Sequence[int] | Sequence[str] | Sequence[bool] | Tensor) -> Dataset: ...
     def __getitem__(self, key: object) -> Sample | Dataset:
@@ -237,7 +237,7 @@ class Dataset:
         return known[name]
 
     def select(self, rows: Sequence[int] | Sequence[bool] | Tensor) -> Dataset:
-        """The samples of the given rows, in that order; or those that a mask (one True or False a sample) chooses."""
+        """The samples of the given rows, in that order; or those that a mask of all rows chooses."""
         part = self._within(self._frame(given_rows(rows, len(self))))
         if len(set(part.ids)) < len(part):
             part._check_names()

@@ -57,7 +57,9 @@ def given_labels(labels: Any, class_names: Sequence[str]) -> Tensor:
     try:
         numbers = torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"labels: expected one class a sample, by number or by name, got {_kind(labels)}") from None
+        raise InputError(
+            f"labels: expected one class a sample, by number or by name, got {_kind(labels)}"
+        ) from None
     if numbers.is_floating_point() and not bool((numbers == numbers.round()).all()):
         raise InputError("labels: class labels are whole numbers (indices into class_names) or class names")
     return numbers.to(torch.long)

@@ -93,8 +93,8 @@ def co_occurrence(data: Dataset, most: int = 10) -> list[dict[str, Any]]:
 
 
 def _correlations(concepts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pearson's correlation of every two columns over rows where both are known, the number of such rows, and in how
-    many both are present.
+    """Pearson's correlation of every two columns over the rows that have both, their number, and in how many both
+    are present.
     """
     known = (~concepts.isnan()).double()
     values = concepts.nan_to_num(0.0).double()

@@ -109,6 +109,8 @@ def frame_of(data: Dataset) -> pandas.DataFrame:
     }
     clash = next((name for name in data.concept_names if name in columns), None)
     if clash is not None:
-        raise InputError(f"to_frame: a concept is called {clash!r}, as a column of the table; write_dataset keeps both")
+        raise InputError(
+            f"to_frame: a concept is called {clash!r}, as a column of the table; write_dataset keeps both"
+        )
     columns |= {name: data.concepts[:, column].numpy() for column, name in enumerate(data.concept_names)}
     return pandas.DataFrame(columns)

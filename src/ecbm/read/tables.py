@@ -86,7 +86,7 @@ def read_dataset(
     >>> data.ids, data.class_names, data.concepts.tolist()
     (('007', '008'), ('finch', 'wren'), [[1.0], [nan]])
     """
-    frame = path if is_frame(path) else None
+    frame: Any = path if is_frame(path) else None
     path = _path_of(path)
     columns = {"id": id_column, "label": label_column, "split": split_column, "image": image_column}
     sidecar = None

@@ -23,7 +23,7 @@ __all__ = ["ConceptBottleneck", "Provenance", "linear_from"]
 
 InterventionValue = float | int | str | Tensor | Sequence[float]
 Samples = Tensor | Inputs | Dataset | Sample | np.ndarray | Sequence[Any]
-"""What predictions are asked for: a batch as a tensor or array, a dataset's inputs, a dataset, or one of its samples."""
+"""What predictions are asked for: a batch as a tensor or array, a dataset's inputs, a dataset or one sample of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,12 +152,14 @@ class ConceptBottleneck(nn.Module):
 
     # -- predictions, in evaluation mode and without gradients ---------------------------------------------
 
-    def _batches(self, x: Samples) -> Iterator[Tensor]:
-        x = _inputs_of(x)
+    def _batches(self, samples: Samples) -> Iterator[Tensor]:
+        x = _inputs_of(samples)
         shape = tuple(x.shape[1:] if isinstance(x, Tensor) else x.shape)
         if shape != self.input_shape:
             if isinstance(x, Tensor) and tuple(x.shape) == self.input_shape:
-                raise InputError(f"inputs: a single one of shape {self.input_shape}; one input still needs a batch: x[None]")
+                raise InputError(
+                    f"inputs: a single one of shape {self.input_shape}; one input still needs a batch: x[None]"
+                )
             raise InputError(f"inputs have shape {shape}, the model expects {self.input_shape}")
         count = rows_at_once(shape)
         if isinstance(x, Tensor):
@@ -313,12 +315,12 @@ class ConceptBottleneck(nn.Module):
         return total.hexdigest()
 
 
-def _inputs_of(x: Any) -> Any:
+def _inputs_of(x: Any) -> Tensor | Inputs:
     """Inputs as a tensor, or as something to take rows from; anything else is refused."""
     if isinstance(x, Dataset):
         return x.inputs
     if isinstance(x, Tensor) or (hasattr(x, "take") and hasattr(x, "raw")):
-        return x
+        return cast(Tensor | Inputs, x)
     if isinstance(x, Sample):
         return x.x[None]
     try:

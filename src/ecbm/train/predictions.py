@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Probabilities(Tensor):
-    """A tensor (n, names) of probabilities that :meth:`to_frame` labels. What is computed from it is a plain tensor."""
+    """Probabilities (n, names) that :meth:`to_frame` labels. What is computed from them is a plain tensor."""
 
     # As nn.Parameter does: every operation gives a plain tensor, so that labels never stick to other columns.
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     names: tuple[str, ...]
     ids: tuple[str, ...] | None

@@ -17,7 +17,12 @@ def show_overview(found: dict[str, Any]) -> None:
     """Print the tables of an :func:`ecbm.read.overview.overview`."""
     splits = list(found["splits"])
     rows = [
-        [name, f"{count:,}", _share(count / found["samples"]), *(f"{found['classes_by_split'][s][name]:,}" for s in splits)]
+        [
+            name,
+            f"{count:,}",
+            _share(count / found["samples"]),
+            *(f"{found['classes_by_split'][s][name]:,}" for s in splits),
+        ]
         for name, count in sorted(found["classes"].items(), key=lambda pair: -pair[1])
     ]
     print_table(["class", "samples", "share", *splits], rows, title="Classes", drop=("share", *splits))
@@ -31,10 +36,7 @@ def show_overview(found: dict[str, Any]) -> None:
     print_table(headers, rows, title="Concepts", drop=(headers[2], "most often in"), names=("most often in",))
     pairs = found["together"]
     if pairs:
-        rows = [
-            [*pair["concepts"], f"{pair['correlation']:+.2f}", f"{pair['both']:,}"]
-            for pair in pairs
-        ]
+        rows = [[*pair["concepts"], f"{pair['correlation']:+.2f}", f"{pair['both']:,}"] for pair in pairs]
         headers = ["concept", "and", "correlation", "both present"]
         title = "Go together (+) or apart (−), of different groups"
         print_table(headers, rows, title=title, drop=("both present",), names={"and": 24})

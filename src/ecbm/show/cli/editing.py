@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from ecbm.errors import InputError
-
 from ecbm.show.cli.common import (
     AuthorOption,
     ExpectOption,
@@ -59,8 +58,8 @@ def edit(
     "remove_samples": ["id9"], "remove_concepts": ["noisy"],
     "add_samples": "more.csv", "add_concepts": "concepts.csv"}
 
-    Paths in it are relative to the file. A table has one row a label: id,concept,value or id,label. Labels that have
-    their value already are left out. If somebody else has changed the model meanwhile, nothing is done.
+    Paths in it are relative to the file. A table has one row a label: id,concept,value or id,label. Labels that
+    have their value already are left out. If somebody else has changed the model meanwhile, nothing is done.
     """
     from ecbm.edit.files import read_edit
     from ecbm.edit.notebook import result_words
@@ -145,9 +144,7 @@ def erase(
         str, typer.Option(help="auto, exact, or retrain (also trains a deep backbone anew).")
     ] = "auto",
     preview: Annotated[bool, typer.Option("--preview", help="Only say what would be destroyed.")] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal it is needed.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal it is needed.")] = False,
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
@@ -155,8 +152,8 @@ def erase(
 ) -> None:
     """Erase samples for good: from the model, and then from everything that is kept. It cannot be undone.
 
-    Says what will be destroyed and asks first. Rows, pictures, features, earlier weights, the undo history, exports inside the workspace and the records' free
-    pages are destroyed. The ledger keeps that an erasure happened, not whose record it was. What cannot be reached
+    Says what will be destroyed and asks first. Rows, pictures, features, earlier weights, the undo history, exports
+    inside the workspace and the records' free pages are destroyed. The ledger keeps that an erasure happened, not whose record it was. What cannot be reached
     is listed at the end.
     """
     from ecbm.keep.erase import erase_samples

@@ -57,9 +57,7 @@ def log(
         say(f"… {versions[-1].version} earlier: ecbm log {workspace} --before {versions[-1].version}")
 
 
-def _print_log(
-    described: list[dict[str, Any]], head: int, removed: dict[int, tuple[list[str], list[str]]]
-) -> None:
+def _print_log(described: list[dict[str, Any]], head: int, removed: dict[int, tuple[list[str], list[str]]]) -> None:
     # Plain lines, coloured on a terminal: Rich takes seconds for a thousand versions.
     for item in described:
         number = item["version"]

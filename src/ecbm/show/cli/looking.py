@@ -42,8 +42,8 @@ def describe(
 ) -> None:
     """Read a dataset, check all of it (pictures too), and show what it holds.
 
-    How many samples each class and split has, how often each concept is present and missing and in which class most,
-    and which concepts go together.
+    How many samples each class and split has, how often each concept is present and missing and in which class
+    most, and which concepts go together.
     """
     from ecbm.read.overview import overview
     from ecbm.read.tables import read_dataset

@@ -78,7 +78,9 @@ def predict(
         predictions.write(out)
     if as_json:
         # With a table the object stays small: what was predicted is in the file.
-        rows = {"written": str(out), "count": len(names)} if out is not None else {"predictions": predictions.plain()}
+        rows = (
+            {"written": str(out), "count": len(names)} if out is not None else {"predictions": predictions.plain()}
+        )
         print_json({"version": chosen.version, "set": values, **rows})
         return
     if out is not None:
@@ -228,7 +230,7 @@ def _settings(texts: list[str]) -> dict[str, Any]:
 
 
 def _apart(given: str, names: list[str]) -> list[str]:
-    """Names of one input among several: those of an array are numbers, which say nothing without the file's name."""
+    """Names of one input among several: rows of an array are numbers, which need the file's name."""
     path = Path(given)
     return [name if name in (given, path.name) else f"{path.name}:{name}" for name in names]
 

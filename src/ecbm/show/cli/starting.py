@@ -20,7 +20,6 @@ from ecbm.show.cli.common import (
     say,
     signed,
 )  # fmt: skip
-
 from ecbm.words import local_time, readable_size
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""Tables for people, as wide as the terminal: columns that do not fit are left out and named, figures are never cut."""
+"""Tables for people, as wide as the terminal: columns that do not fit are left out and named, none is cut."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -54,20 +55,14 @@ def print_table(
         if edge is not None and header in headers and _total([least[p] for p in shown]) > edge:
             shown.remove(headers.index(header))
             gone.append(header.strip())
-    # Rich's own division of the width may take from a column that must not shrink, so it is made here.
-    width = {place: widths[place] if edge is None else least[place] for place in shown}
-    for place in shown if edge is not None else ():
-        width[place] += max(0, min(widths[place] - width[place], edge - _total(width.values())))
-    for place in shown if edge is not None else ():
-        if place == 0 or headers[place] in asked:
-            spare = max(0, width[place] - _NARROWEST)
-            width[place] -= max(0, min(spare, _total(width.values()) - edge))
+    text = [place for place in shown if place == 0 or headers[place] in asked]
+    width = {place: widths[place] for place in shown}
+    if edge is not None:
+        width = _fitted(width, {place: least[place] for place in shown}, text, edge)
     table = Table(title=title or None, title_justify="left")
     for place in shown:
-        text = place == 0 or headers[place] in asked
-        table.add_column(
-            headers[place], overflow="fold", justify="left" if text else "right", width=width[place]
-        )
+        side: Literal["left", "right"] = "left" if place in text else "right"
+        table.add_column(headers[place], overflow="fold", justify=side, width=width[place])
     for row in rows:
         table.add_row(*(Text(row[place]) for place in shown))
     # A table that is wider than the terminal all the same is wrapped by the terminal, not cut by us.
@@ -79,6 +74,20 @@ def print_table(
             f"not shown in {edge} columns: {', '.join(left)} (a wider terminal or --json has more)",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
+
+
+def _fitted(whole: dict[int, int], least: dict[int, int], text: Sequence[int], edge: int) -> dict[int, int]:
+    """Widths that fill the terminal and, as long as text can be folded, do not go beyond it.
+
+    Rich's own division of the width may take from a column that must not shrink.
+    """
+    width = dict(least)
+    for place in text:
+        width[place] += max(0, min(whole[place] - width[place], edge - _total(width.values())))
+    for place in text:
+        spare = max(0, width[place] - _NARROWEST)
+        width[place] -= max(0, min(spare, _total(width.values()) - edge))
+    return width
 
 
 def _total(widths: Collection[int]) -> int:
