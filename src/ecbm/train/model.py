@@ -23,7 +23,7 @@ __all__ = ["ConceptBottleneck", "Provenance", "linear_from"]
 
 InterventionValue = float | int | str | Tensor | Sequence[float]
 Samples = Tensor | Inputs | Dataset | Sample | np.ndarray | Sequence[Any]
-"""What predictions are asked for: a batch as a tensor or array, a dataset's inputs, a dataset or one sample of it."""
+"""What predictions are asked for: a batch as a tensor or array, a dataset, its inputs, or one sample of it."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -153,8 +153,8 @@ def erase(
     """Erase samples for good: from the model, and then from everything that is kept. It cannot be undone.
 
     Says what will be destroyed and asks first. Rows, pictures, features, earlier weights, the undo history, exports
-    inside the workspace and the records' free pages are destroyed. The ledger keeps that an erasure happened, not whose record it was. What cannot be reached
-    is listed at the end.
+    inside the workspace and the records' free pages are destroyed. The ledger keeps that an erasure happened, not
+    whose record it was. What cannot be reached is listed at the end.
     """
     from ecbm.keep.erase import erase_samples
     from ecbm.keep.erasure_plan import plan_erasure, plan_lines
