@@ -19,37 +19,6 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def machine(run):
-    """Run the command with ``--json``; returns the object."""
-
-    def machine(*arguments: object) -> dict:
-        status, out, err = run(*arguments, "--json")
-        assert (status, err) == (0, "")
-        assert out.count("\n") == 1
-        return json.loads(out)
-
-    return machine
-
-
-@pytest.fixture
-def files(tmp_path):
-    """A table with features and an edit file."""
-    ecbm.write_dataset(tabular(60, 4), tmp_path / "data")
-    os.rename(tmp_path / "data" / "samples.csv", tmp_path / "samples.csv")
-    os.rename(tmp_path / "data" / "features.npy", tmp_path / "features.npy")
-    content = {"correct_concepts": [{"id": "s1", "concept": "round", "value": 1}], "remove_samples": ["s3"]}
-    (tmp_path / "edit.json").write_text(json.dumps(content))
-    return tmp_path
-
-
-@pytest.fixture
-def workspace(files, machine):
-    machine("init", files / "w", "--data", files / "samples.csv", "--features", files / "features.npy")
-    machine("train", files / "w")
-    return files / "w"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(run, command):
     status, out, err = run(command, "--help")

@@ -13,10 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ecbm import html
 from ecbm.errors import InputError, unknown_name
 from ecbm.keep import database, ledger
 from ecbm.keep.edit_record import before_from_details, edit_from_details
 from ecbm.keep.objects import DamagedError, ObjectStore
+from ecbm.words import counted, local_time, summary_words
 
 if TYPE_CHECKING:
     from ecbm.read.dataset import Dataset
@@ -64,6 +66,21 @@ class Workspace:
             raise InputError(
                 f"{self.folder}: workspace format {found!r}, this ecbm reads {database.FORMAT}; upgrade"
             )
+
+    def __repr__(self) -> str:
+        version = self.version()
+        shape = version.summary.get("shape", {})
+        return (
+            f"Workspace({str(self.folder)!r}, version {version.version}: {summary_words(version.summary)}; "
+            f"{counted(shape.get('samples', 0), 'sample')}, {counted(shape.get('concepts', 0), 'concept')})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (version.version, local_time(version.time), summary_words(version.summary)) for version in self.versions(12)
+        ]
+        lines = [f"ledger hash {self.ledger_hash()}"]
+        return html.block(repr(self), lines, ("version", "time", "what"), rows)
 
     @cached_property
     def store(self) -> ObjectStore:
