@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ecbm.show.cli.common import JsonOption, WorkspaceArgument, figure, print_json, say, styled
-from ecbm.show.cli.tables import print_table
+from ecbm.show.tables import print_table
 from ecbm.words import counted, listed, local_time, summary_words
 
 __all__ = ["register"]
