@@ -71,8 +71,8 @@ def comparison(**recovery: float | None) -> dict[str, Row]:
 def test_the_headline_is_what_the_default_edit_recovers_beside_its_controls():
     rows = comparison(**{QUICK: 0.59, OURS: 0.7, "fine-tuning": 0.61, "fine-tuning + heads": 0.67})
     assert story(rows) == (
-        "One of two annotators overlooked small marks, and the model learnt it. An edit of 0.6 s brings back 59% of "
-        "what retraining gains in 35 s. Given 6.2 s it brings back 70%; fine-tuning for as long, 67%."
+        "One of two annotators overlooked small marks, and the model learnt it. An edit of 0.6 s brings back 59% "
+        "of what retraining gains in 35 s. Given 6.2 s it brings back 70%; fine-tuning for as long, 67%."
     )
     assert "too little" in story(comparison(**{QUICK: None}))
 

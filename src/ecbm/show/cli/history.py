@@ -14,7 +14,7 @@ __all__ = ["register"]
 
 VersionArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[VERSION]", help="A number as 'ecbm log' shows it; the current one by default."),
+    typer.Argument(metavar="VERSION", help="A number as 'ecbm log' shows it; the current one by default."),
 ]
 
 

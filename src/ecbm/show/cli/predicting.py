@@ -33,7 +33,7 @@ def predict(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="INPUT...",
+            metavar="INPUT",
             help="Pictures, folders or zips of pictures, feature arrays (.npy, .npz), or ids of samples.",
             show_default=False,
         ),
