@@ -96,7 +96,8 @@ class _Front(types.ModuleType):
             super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
+        # What completion offers: the public names, not what this file happens to import.
+        return sorted(__all__)
 
 
 sys.modules[__name__].__class__ = _Front
