@@ -237,11 +237,7 @@ class ConceptBottleneck(nn.Module):
 
     def resolve_intervention(self, concepts: Mapping[str, InterventionValue], count: int) -> dict[int, Tensor]:
         """Names and groups to columns and values: ``{"wing": "blue"}`` sets a whole group."""
-        if not isinstance(concepts, Mapping):
-            kind = type(concepts).__name__
-            raise InputError(
-                f"intervention: expected {{concept: value}}, got {kind}; for example {{'crest=yes': 1}}"
-            )
+        _check_mapping(concepts)
         resolved: dict[int, Tensor] = {}
         groups = self.groups
         for name, value in concepts.items():
