@@ -20,7 +20,7 @@ from ecbm.edit.bounds import (
     label_bound,
     label_hessian_lipschitz,
 )
-from ecbm.train.convex import concept_objective, label_objective
+from kit import concept_objective, label_objective
 from kit import newton_logistic, newton_multinomial
 
 LEVELS = ("labels", "removed", "added", "weights")

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import ecbm
 from ecbm.edit import heads
 from ecbm.edit.certificate import Certificate, certify, spectral_bound
-from ecbm.edit.situation import situation_of
+from ecbm.edit.alignment import align
 from ecbm.train import stages
-from ecbm.train.convex import concept_objective, label_objective, with_ones
+from ecbm.train.heads.objectives import with_ones
+from kit import concept_objective, label_objective
 from ecbm.train.model import ConceptBottleneck
 from kit import newton_logistic, newton_multinomial, tabular
 
@@ -160,7 +161,7 @@ def test_the_norm_of_the_edited_features_is_an_upper_bound(wide: bool) -> None:
         ecbm.Edit(remove_samples=removed, add_samples=other),
     ):
         result = editor.apply(edit, "exact")
-        situation = situation_of(editor.model, data, edit, result.data)
+        situation = align(editor.model, data, edit, result.data)
         design = with_ones(stages.extract_features(result.model.backbone, situation.after.inputs))
         true = float(torch.linalg.matrix_norm(design, 2))
         if wide:

@@ -13,8 +13,9 @@ from torch import nn
 
 import ecbm
 from ecbm.edit.report import json_ready
-from ecbm.edit.situation import restandardise
-from ecbm.train.convex import concept_objective, with_ones
+from ecbm.edit.carry import restandardise
+from ecbm.train.heads.objectives import with_ones
+from kit import concept_objective
 from ecbm.train.terms import concept_terms
 from kit import tabular
 
@@ -126,7 +127,7 @@ def test_every_method_runs_at_every_level(name: str, level: str, method: str) ->
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_on_pictures(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ecbm.edit.paper._CG_ITERATIONS", 5)
+    monkeypatch.setattr("ecbm.edit.methods.influence._CG_ITERATIONS", 5)
     editor = editor_for("convnet-sequential-logits")
     result = editor.apply(birds_edit("mix"), method)
     check_report(result.report, method)

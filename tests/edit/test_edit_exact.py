@@ -22,7 +22,7 @@ from edit_kit import (
 
 import ecbm
 from ecbm.train import stages
-from ecbm.train.convex import with_ones
+from ecbm.train.heads.objectives import with_ones
 from ecbm.train.model import ConceptBottleneck
 from kit import newton_logistic, newton_multinomial, tabular
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 import ecbm
-from ecbm.edit import editor as editor_module
-from ecbm.edit import paper
-from ecbm.train.convex import FeatureBasis, concept_objective, solve_concept_head, with_ones
-from ecbm.train.leading import LeadingInverses
-from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, solve_moved_concepts
+from ecbm.edit.methods import exact as exact_module
+from ecbm.edit.warm import Coordinates, KeptDesign, LeadingInverses, OldConcepts, solve_moved_concepts
+from ecbm.train.heads.concept import solve_concept_head
+from ecbm.train.heads.objectives import with_ones
+from ecbm.train.heads.precondition import FeatureBasis
+from kit import concept_objective
 
 
 def make(n: int = 260, width: int = 12, concepts: int = 6, classes: int = 4) -> ecbm.Dataset:

@@ -9,9 +9,11 @@ from torch import Tensor
 from torch.func import grad, hessian
 
 import ecbm
-from ecbm.edit.situation import carry, situation_of
+from ecbm.edit.alignment import align
+from ecbm.edit.carry import carry
 from ecbm.train import stages
-from ecbm.train.convex import concept_objective, label_objective, with_ones
+from ecbm.train.heads.objectives import with_ones
+from kit import concept_objective, label_objective
 from ecbm.train.model import ConceptBottleneck
 from kit import tabular
 
@@ -32,7 +34,7 @@ def editor_for(bottleneck: str = "logits", regime: str = "sequential", weights: 
 
 def unedited(editor: ecbm.Editor, edit: ecbm.Edit) -> ConceptBottleneck:
     """The model before the edit, under the new names and the new standardisation."""
-    return carry(situation_of(editor.model, DATA, edit, edit.apply_to(DATA)))
+    return carry(align(editor.model, DATA, edit, edit.apply_to(DATA)))
 
 
 @pytest.mark.parametrize("weights", ["none", "balanced"])
@@ -167,7 +169,7 @@ def test_conjugate_gradients_give_what_the_dense_solve_gives(monkeypatch: pytest
     editor = editor_for()
     edit = edit_of("mix", DATA)
     dense = editor.apply(edit, "hessian")
-    monkeypatch.setattr("ecbm.edit.paper._DENSE", 0)
+    monkeypatch.setattr("ecbm.edit.methods.influence._DENSE", 0)
     iterative = editor.apply(edit, "hessian")
     assert dense.report["settings"]["solver"] == "dense"
     assert iterative.report["settings"]["solver"] == "conjugate gradients"

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import ecbm
-from ecbm.edit.auto import _Rung
-from ecbm.edit.refine import _Adam
+from ecbm.edit.methods.auto.guard import Rung
+from ecbm.edit.methods.auto.refine import _Adam
 from ecbm.train.convnet import ConvNet
 from kit import tabular
 
@@ -47,7 +47,7 @@ def test_gradients_that_lie_otherwise_in_memory_are_put_right() -> None:
 def test_refining_does_not_load_the_compiler() -> None:
     """It takes a second, which is a whole budget; a released PyTorch may change this."""
     code = (
-        "import sys, torch; from ecbm.edit.refine import _Adam; m = torch.nn.Linear(2, 2);"
+        "import sys, torch; from ecbm.edit.methods.auto.refine import _Adam; m = torch.nn.Linear(2, 2);"
         "_Adam(m, 0.0).step((torch.ones(2, 2), torch.ones(2)), 0.1); print('torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -95,7 +95,7 @@ def test_an_edit_that_the_backbone_cannot_feel_leaves_it_and_says_so(
     editor = ecbm.Editor(deep, DATA)
     whole = editor.apply(flips(20), budget=2.0)
     assert len(whole.report["settings"]["ladder"]) > 1
-    monkeypatch.setattr("ecbm.edit.auto._FEELABLE", 1e9)
+    monkeypatch.setattr("ecbm.edit.methods.auto.ladder._FEELABLE", 1e9)
     left = editor.apply(flips(20), budget=2.0)
     assert "left as it is" in left.report["settings"]["why"]
     assert left.report["settings"]["kept_rung"] == "heads exactly"

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import ecbm
-from ecbm.train.convex import label_objective, with_ones
+from ecbm.train.heads.objectives import with_ones
+from kit import label_objective
 from ecbm.train.stages import fill_missing, logit_range
 from kit import CLASSES, CONCEPTS, pictures, tabular
 

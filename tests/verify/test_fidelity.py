@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import ecbm
-from ecbm.edit.situation import situation_of
+from ecbm.edit.alignment import align
 from ecbm.verify.fidelity import closing_seconds, closure, fine_tuned, recovery
 from kit import tabular
 
@@ -43,7 +43,7 @@ def case(request):
     options = {"epochs": 3, "hidden": (8,)} if request.param == "mlp" else {}
     model = ecbm.train(data, ecbm.Recipe(backbone=request.param, **options))
     edit = ecbm.Edit(correct_concepts=[(i, data.concept_names[0], 1.0) for i in data.split("train").ids[:30]])
-    return ecbm.Editor(model, data), situation_of(model, data, edit, edit.apply_to(data))
+    return ecbm.Editor(model, data), align(model, data, edit, edit.apply_to(data))
 
 
 def test_the_control_moves_the_model_towards_the_edited_data(case):

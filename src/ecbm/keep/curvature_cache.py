@@ -29,7 +29,7 @@ def recall_curvature(workspace: Path, editor: Editor) -> bool:
     if not folder.is_dir():
         return False
     try:
-        editor.kept._concept_curvature["true"] = EKFAC.load(folder, editor.kept.part)
+        editor.state._concept_curvature["true"] = EKFAC.load(folder, editor.state.part)
     except (EcbmError, OSError, ValueError, KeyError, TypeError, RuntimeError):
         shutil.rmtree(folder, ignore_errors=True)
         return False
@@ -39,9 +39,9 @@ def recall_curvature(workspace: Path, editor: Editor) -> bool:
 def keep_curvature(workspace: Path, editor: Editor) -> None:
     """Keep what an editor has fitted, if it has."""
     folder = _folder(workspace, editor)
-    if not editor.kept.has_curvature("true") or folder.is_dir():
+    if not editor.state.has_curvature("true") or folder.is_dir():
         return
     # A full disk is no reason to refuse the edit.
     with contextlib.suppress(OSError):
         durable.make_folder(workspace / "cache")
-        editor.kept.concept_curvature("true").save(folder)
+        editor.state.concept_curvature("true").save(folder)

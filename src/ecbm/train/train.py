@@ -16,8 +16,8 @@ from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
-from ecbm.train.convex import with_ones
-from ecbm.train.joint import solve_joint_heads
+from ecbm.train.heads.joint import solve_joint_heads
+from ecbm.train.heads.objectives import rows_of, with_ones
 from ecbm.train.loop import LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
@@ -48,10 +48,7 @@ class _Deep(nn.Module):
 def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
     def loss(module: nn.Module, x: Tensor, rows: Tensor) -> Tensor:
         logits, classes = module(x)
-        part = terms[rows]
-        concepts = functional.binary_cross_entropy_with_logits(
-            logits, part.targets, weight=part.weights, reduction="sum"
-        )
+        concepts = terms[rows].loss(logits)
         if classes is None:
             return concepts
         return recipe.joint_weight * concepts + functional.cross_entropy(classes, labels[rows], reduction="sum")
@@ -160,18 +157,21 @@ def train(
             deep, result = _fit_deep(data, recipe, backbone, positive, path)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
-                head = deep.label_head
-                label_start = torch.cat([head.weight, head.bias[:, None]], dim=1).detach().double()
+                label_start = rows_of(deep.label_head)
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
-    design = with_ones(stages.extract_features(backbone, train_data.inputs))
+    design = stages.feature_design(backbone, train_data.inputs)
     concept_start = None
     if concept_head is not None:
-        concept_start = torch.cat([concept_head.weight, concept_head.bias[:, None]], dim=1).detach().double()
+        concept_start = rows_of(concept_head)
     if concept_head is None or (recipe.resolve_concept_head and not joint):
         solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start)
         concept_head = linear_from(solved.parameters)
         concept_start = solved.parameters
-        log |= {"concept_gradient_norm": solved.gradient_norm, "concept_objective": solved.objective}
+        log |= {
+            "concept_gradient_norm": solved.gradient_norm,
+            "concept_objective": solved.objective,
+            "concept_work": solved.work,
+        }
     if joint and concept_start is not None and (recipe.resolve_concept_head or recipe.is_linear):
         both = solve_joint_heads(design, terms, train_data.labels, recipe, concept_start, label_start)
         parallel.broadcast(both.concept)
@@ -186,6 +186,7 @@ def train(
     log |= {
         "label_gradient_norm": label.gradient_norm,
         "label_objective": label.objective,
+        "label_work": label.work,
         "head_tolerance": tolerance,
         "seconds": time.monotonic() - started,
     }

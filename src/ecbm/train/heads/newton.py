@@ -14,15 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ecbm.errors import EcbmError
+
 __all__ = [
-    "CACHED_ROWS",
-    "NewtonResult",
-    "Problem",
-    "Product",
-    "conjugate_gradients",
-    "minimise",
-    "weighted_product",
-]
+    "ConvexSolution", "NewtonResult", "Problem", "Product", "Solved", "conjugate_gradients", "minimise", "solution_of",
+]  # fmt: skip
 
 _MAX_NEWTON = 200
 _MAX_CG = 300
@@ -30,9 +26,6 @@ _MAX_LINE = 20
 _WORTH_LEAVING = 0.75
 _UNIT_STEP_BELOW = 1e-2
 _ROUNDING = 1e-11
-
-CACHED_ROWS = 512
-"""Rows of a design that are multiplied by at once: both products of a Hessian then find them in the cache."""
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """(vectors, which of the rows they are) → vectors."""
@@ -66,21 +59,51 @@ class Problem(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class NewtonResult:
-    """Where the iteration stopped."""
+    """Where the iteration stopped, and what it took.
+
+    ``work`` counts products of the design with one row of W and back, in float32; a gradient, in float64, is two.
+    """
 
     parameters: Tensor
     gradient: Tensor
     logits: Tensor
     steps: int
     products: int
+    work: int
 
 
-def weighted_product(design: Tensor, weights: Tensor, vectors: Tensor) -> Tensor:
-    """((V Xᵀ) ∘ C) X for V (k, d), C (k, n) and X (n, d): what a Hessian product of k logistic regressions is."""
-    out = torch.zeros_like(vectors)
-    for rows, part in zip(design.split(CACHED_ROWS), weights.split(CACHED_ROWS, 1), strict=True):
-        out.addmm_(torch.mm(vectors, rows.T).mul_(part), rows)
-    return out
+@dataclasses.dataclass(frozen=True)
+class ConvexSolution:
+    """A solved head: parameters with the bias as last column, and what was reached (:class:`NewtonResult`)."""
+
+    parameters: Tensor
+    logits: Tensor
+    gradient_norm: float
+    objective: float
+    newton_steps: int
+    hessian_products: int
+    work: int
+
+    @property
+    def weight(self) -> Tensor:
+        return self.parameters[:, :-1].contiguous()
+
+    @property
+    def bias(self) -> Tensor:
+        return self.parameters[:, -1].contiguous()
+
+
+def solution_of(what: str, result: NewtonResult, objective: float, accept: float) -> ConvexSolution:
+    """The result as a solved head; one that is not as good as asked is refused."""
+    norm = float(result.gradient.norm())
+    if not math.isfinite(norm) or norm > accept:
+        raise EcbmError(
+            f"the {what} stopped at gradient norm {norm:.2e}, above the tolerance {accept:.1e}; "
+            "raise its L2 or the tolerance"
+        )
+    return ConvexSolution(
+        result.parameters, result.logits, norm, objective, result.steps, result.products, result.work
+    )
 
 
 def _reduce(per_row: Tensor, together: bool) -> Tensor:
@@ -91,14 +114,22 @@ def _row_norms(gradient: Tensor, together: bool) -> Tensor:
     return _reduce(gradient.square().sum(1), together).sqrt()
 
 
+@dataclasses.dataclass(frozen=True)
+class Solved:
+    """Solution of linear systems: how many products it took, how many rows those multiplied in all, and whether
+    rounding let every row get there. A row whose curvature is lost in it stops where it is.
+    """
+
+    solution: Tensor
+    products: int
+    work: int
+    sound: bool
+
+
 def conjugate_gradients(
     multiply: Product, precondition: Product, target: Tensor, tolerance: Tensor, together: bool
-) -> tuple[Tensor, int, bool]:
-    """Solve H S = target to relative residual ``tolerance``; rows that have reached it leave the batch.
-
-    Returns the solution, the number of products, and whether rounding let every row get there: a row whose
-    curvature is lost in it stops where it is.
-    """
+) -> Solved:
+    """Solve H S = target to relative residual ``tolerance``; rows that have reached it leave the batch."""
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
         return _reduce((a * b).sum(1), together)
@@ -110,10 +141,10 @@ def conjugate_gradients(
     direction = precondition(residual, active)
     rho = dot(residual, direction)
     limit = tolerance * dot(target, target).sqrt()
-    count, reached = 0, True
+    count, work, reached = 0, 0, True
     while count < _MAX_CG:
         image = multiply(direction, active)
-        count += 1
+        count, work = count + 1, work + len(active)
         step = rho / dot(direction, image)
         sound = (step > 0) & step.isfinite()
         reached = reached and bool((sound | ~going).all())
@@ -135,7 +166,7 @@ def conjugate_gradients(
         following = dot(residual, preconditioned)
         direction = preconditioned.addcmul_(torch.where(going, following / rho, 0.0)[:, None], direction)
         rho = following
-    return solution, count, reached
+    return Solved(solution, count, work, reached)
 
 
 def _step_lengths(
@@ -190,6 +221,7 @@ def minimise(
     logits = design @ parameters.T if logits is None else logits
     gradient = problem.gradient(logits, parameters, every)
     steps = products = 0
+    work = 2 * len(parameters)
     best = float(gradient.norm())
     stalled = idle = 0
     dtype = torch.float32
@@ -205,14 +237,14 @@ def minimise(
         wanted = torch.where(norms < 1e-3, norms, norms.sqrt()).clamp(1e-5, 0.1)
         forcing = torch.maximum(wanted, (0.5 if problem.together else 0.2) * share / norms).clamp_max(0.5).to(dtype)
         scaled = (gradient[rows] / norms[:, None]).to(dtype)
-        direction, count, sound = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
-        products += count
+        found = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
+        products, work = products + found.products, work + found.work
         digits = math.log10(max(float(norms.max()) / share, 1.0))
-        problem.solved(count / -math.log10(float(forcing.min())), digits)
-        if not sound and dtype == torch.float32:
+        problem.solved(found.products / -math.log10(float(forcing.min())), digits)
+        if not found.sound and dtype == torch.float32:
             dtype = torch.float64
             continue
-        move = -direction.double() * norms[:, None]
+        move = -found.solution.double() * norms[:, None]
         if problem.together:
             # What the rows share is felt by the L2 alone, so its step is known exactly.
             shared = gradient.mean(0).div_(problem.l2)
@@ -231,11 +263,11 @@ def minimise(
             trial, trial_logits = parameters[rows] + length[:, None] * move, logits[:, rows] + length * change
             taken = trial, trial_logits, problem.gradient(trial_logits, trial, rows)
         parameters[rows], logits[:, rows], gradient[rows] = taken
-        steps += 1
+        steps, work = steps + 1, work + 2 * len(rows)
         reached = float(gradient.norm())
         idle = 0 if reached < 0.9 * best else idle + 1
         if idle == 3 and dtype == torch.float32:
             dtype, idle, stalled = torch.float64, 0, 0
         stalled = 0 if reached < 0.5 * best else stalled + (reached < 1e-9)
         best = min(best, reached)
-    return NewtonResult(parameters, gradient, logits, steps, products)
+    return NewtonResult(parameters, gradient, logits, steps, products, work)

@@ -12,10 +12,10 @@ import dataclasses
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
-from ecbm.train.convex import FeatureBasis, concept_objective, label_objective, with_ones
+from ecbm.train.heads.objectives import concept_objective, label_objective, label_residual, with_ones
+from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.recipe import Recipe
 from ecbm.train.terms import ConceptTerms
 
@@ -40,18 +40,15 @@ def joint_objective(
     design: Tensor, terms: ConceptTerms, labels: Tensor, recipe: Recipe, concept: Tensor, label: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """J_Y + c·J_C over both heads, and its gradients."""
-    values, concept_gradient = concept_objective(
-        design, terms.targets.double(), terms.weights.double(), concept, recipe.concept_regularisation
-    )
+    alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
+    values, concept_gradient = concept_objective(design, terms.targets, terms.weights, concept, alpha)
     logits = design @ concept.T
-    read = logits if recipe.bottleneck == "logits" else torch.sigmoid(logits)
-    ones = torch.ones(len(labels), dtype=torch.float64)
-    value, label_gradient = label_objective(with_ones(read), labels, ones, label, recipe.label_regularisation)
-    residual = torch.softmax(with_ones(read) @ label.T, 1)
-    residual[torch.arange(len(labels)), labels] -= 1
-    back = residual @ label[:, :-1] / len(labels)
+    bottleneck = logits if recipe.bottleneck == "logits" else torch.sigmoid(logits)
+    read = with_ones(bottleneck)
+    value, label_gradient = label_objective(read, labels, None, label, beta)
+    back = label_residual(read @ label.T, labels) @ label[:, :-1] / len(labels)
     if recipe.bottleneck == "probabilities":
-        back = back * read * (1 - read)
+        back = back * bottleneck * (1 - bottleneck)
     gradient = recipe.joint_weight * concept_gradient + back.T @ design
     return value + recipe.joint_weight * values.sum(), gradient, label_gradient
 
@@ -65,10 +62,12 @@ def solve_joint_heads(
     label: Tensor | None,
 ) -> JointHeads:
     """Go to a nearby minimum from the given heads (a missing label head starts at zero)."""
+    from scipy.optimize import minimize  # takes half a second to load, and few models are joint
+
     classes = int(labels.max()) + 1 if label is None else len(label)
     label = torch.zeros(classes, len(concept) + 1, dtype=torch.float64) if label is None else label
     basis = FeatureBasis.of(design)
-    mean = basis.squared.mean(0).double()
+    mean = basis.squares.mean(0).double()
     vectors = basis.vectors.double()
     scale = (0.25 * mean + recipe.concept_regularisation).rsqrt()
     size = concept.numel()

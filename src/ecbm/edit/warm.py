@@ -1,6 +1,6 @@
 """Concept heads after a small change of the terms, from the solved heads before it.
 
-:func:`~ecbm.train.convex.solve_concept_head` starts from nothing. After an edit nearly everything is known: the
+:func:`~ecbm.train.heads.concept.solve_concept_head` starts from nothing. After an edit nearly everything is known: the
 sums over samples S = Rᵀ X of the old residuals R = w(p − t) are kept, so that
 
 - the first gradient needs the changed rows only, and the next ones a float32 product of R' − R, which is small;
@@ -18,10 +18,11 @@ import math
 import torch
 from torch import Tensor
 
-from ecbm.train.leading import LeadingInverses
-from ecbm.train.newton import conjugate_gradients, weighted_product
+from ecbm.train.heads.newton import conjugate_gradients
+from ecbm.train.heads.objectives import concept_curvature, concept_residual, weighted_product
+from ecbm.train.heads.precondition import apply_blocks
 
-__all__ = ["Coordinates", "KeptDesign", "MovedConcepts", "OldConcepts", "solve_moved_concepts"]
+__all__ = ["Coordinates", "KeptDesign", "LeadingInverses", "MovedConcepts", "OldConcepts", "solve_moved_concepts"]
 
 _FIRST = 3e-2
 _FINEST = 2e-6
@@ -29,6 +30,68 @@ _ROUNDS = 8
 # A gradient that float32 still tells apart from rounding, and how many steps are made without float64 at most.
 _ROUGH, _ROUGH_STEPS = 1e-7, 5
 _SMALL_MOVE = 1e-6
+# A correction of kept inverses costs as much as building them anew when it has as many rows as they have.
+_MOST_ROWS = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class LeadingInverses:
+    """Approximate inverse Hessians of k concepts near their optimum.
+
+    In the eigenbasis of the features most directions are felt less than the L2 term. The inverse Hessian within the
+    others, the leading ones, is kept for every concept; orthogonal to them a head's Hessian is about the L2 plus the
+    mean curvature that is left.
+
+    Attributes
+    ----------
+    vectors
+        (d, m) leading eigenvectors of the features, float32.
+    inverses
+        (k, m, m) inverse Hessians within them, L2 included.
+    rest
+        (k,) what stands for the Hessian orthogonal to them.
+    """
+
+    vectors: Tensor
+    inverses: Tensor
+    rest: Tensor
+
+    def of(self, concepts: Tensor) -> LeadingInverses:
+        """Those of some concepts."""
+        if torch.equal(concepts, torch.arange(len(self.rest))):
+            return self
+        return LeadingInverses(self.vectors, self.inverses[concepts], self.rest[concepts])
+
+    def apply(self, gradients: Tensor) -> Tensor:
+        """H⁻¹ gradients, (k, d) float32."""
+        leading = gradients @ self.vectors
+        scale = 1 / self.rest[:, None]
+        own = apply_blocks(self.inverses, leading).addcmul_(leading, scale, value=-1.0)
+        return torch.addcmul(own @ self.vectors.T, gradients, scale)
+
+    def after(self, rows: Tensor, curvature: Tensor, sign: int) -> LeadingInverses:
+        """The inverses when samples with these feature rows (r, d) and curvature (k, r) come or go.
+
+        H' = H ± V Vᵀ  ⇒  H'⁻¹ = H⁻¹ ∓ H⁻¹V (I ± VᵀH⁻¹V)⁻¹ VᵀH⁻¹ (Woodbury): a group of samples may be most of what a
+        direction feels. Left as they are where that is not worth its cost or rounding makes it indefinite: a
+        preconditioner may be off.
+        """
+        count = len(rows)
+        if count == 0 or count > _MOST_ROWS:
+            return self
+        factors = (rows @ self.vectors).T * curvature.sqrt()[:, None, :]
+        moved = torch.bmm(self.inverses, factors)
+        inner = (
+            torch.eye(count)
+            .expand(len(curvature), -1, -1)
+            .baddbmm(factors.transpose(1, 2), moved, alpha=float(sign))
+        )
+        root, trouble = torch.linalg.cholesky_ex(inner)
+        if bool((trouble != 0).any()):
+            return self
+        half = torch.linalg.solve_triangular(root, moved.transpose(1, 2), upper=False)
+        inverses = torch.baddbmm(self.inverses, half.transpose(1, 2), half, alpha=-float(sign))
+        return dataclasses.replace(self, inverses=inverses)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +169,16 @@ class OldConcepts:
 
 @dataclasses.dataclass(frozen=True)
 class MovedConcepts:
-    """Solved heads: parameters (k, d) in new coordinates, their logits (k, n) and gradient norm."""
+    """Solved heads: parameters (k, d) in new coordinates, their logits (k, n), the sums over samples of their
+    residuals (k, d) in kept coordinates, and what was reached.
+    """
 
     parameters: Tensor
     logits: Tensor
+    sums: Tensor
     gradient_norm: float
     newton_steps: int
-    hessian_products: int
+    work: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,14 +187,12 @@ class _Terms:
     weights: Tensor | None
     count: int
 
-    def residual(self, p: Tensor) -> Tensor:
-        out = p - self.targets
-        return out if self.weights is None else out.mul_(self.weights)
+    def residual(self, logits: Tensor) -> Tensor:
+        return concept_residual(logits, self.targets, self.weights)
 
-    def curvature(self, p: Tensor) -> Tensor:
-        single = p.float()
-        out = single.mul(1 - single).div_(self.count)
-        return out if self.weights is None else out.mul_(self.weights)
+    def curvature(self, logits: Tensor) -> Tensor:
+        weights = None if self.weights is None else self.weights.float()
+        return concept_curvature(logits.float(), weights).div_(self.count)
 
     def of(self, rows: Tensor) -> _Terms:
         if len(rows) == len(self.targets):
@@ -164,10 +228,10 @@ def solve_moved_concepts(
     plain = bool((weights == 1).all())
     terms = _Terms(targets.double(), None if plain else weights.double(), count)
     share = 0.7 * tolerance / math.sqrt(max(len(old.parameters), 1))
-    parameters, steps, products = _roughly(design, terms, l2, old, preconditioner, share)
+    parameters, steps, work = _roughly(design, terms, l2, old, preconditioner, share)
 
     at = design.logits(parameters)
-    residuals = terms.residual(torch.sigmoid(at))
+    residuals = terms.residual(at)
     sums = design.sums(residuals)
     final = torch.full_like(parameters[:, 0], math.inf)
     going = torch.arange(len(parameters))
@@ -178,23 +242,23 @@ def solve_moved_concepts(
             return None
         final[going] = norms
         if float(final.norm()) <= tolerance:
-            return MovedConcepts(design.to_new(parameters), at, float(final.norm()), steps, products)
+            return MovedConcepts(design.to_new(parameters), at, sums, float(final.norm()), steps, work)
         left = norms > share
         going, gradient, norms = going[left], gradient[left], norms[left]
         mine = terms.of(going)
         forcing = (0.7 * share / norms).clamp_(_FINEST, 0.5)
-        curvature = mine.curvature(torch.sigmoid(at[going]))
+        curvature = mine.curvature(at[going])
         move, used = _newton_move(design, curvature, l2, gradient, forcing, preconditioner.of(going))
-        products, steps = products + used, steps + 1
+        work, steps = work + used + 2 * len(going), steps + 1
         parameters[going] -= move
         # A move this small is known to float64's accuracy from float32 products; a larger one is not.
         if float(move.abs().max()) < _SMALL_MOVE:
             at[going] -= design.logits(move.float())
-            new = mine.residual(torch.sigmoid(at[going]))
+            new = mine.residual(at[going])
             sums[going] += design.sums((new - residuals[going]).float())
         else:
             at[going] = design.logits(parameters[going])
-            new = mine.residual(torch.sigmoid(at[going]))
+            new = mine.residual(at[going])
             sums[going] = design.sums(new)
         residuals[going] = new
     return None
@@ -208,36 +272,37 @@ def _roughly(
     preconditioner: LeadingInverses,
     share: float,
 ) -> tuple[Tensor, int, int]:
-    """Newton steps with what float32 can tell of the gradient: parameters, steps, products.
+    """Newton steps with what float32 can tell of the gradient: parameters, steps, work.
 
     A system is solved no better than Newton's own error makes worth while, (|g| / |g before|)² (Eisenstat, Walker).
     """
-    parameters, p, count = old.parameters.clone(), torch.sigmoid(old.logits), terms.count
-    change = terms.residual(p) - old.residuals
+    parameters, at, count = old.parameters.clone(), old.logits, terms.count
+    change = terms.residual(at) - old.residuals
     rows = (change != 0).any(0).nonzero().flatten()
     gradient = (old.sums + change[:, rows] @ design.exact[rows]).div_(count)
     gradient.add_(design.penalty(parameters), alpha=l2)
     norms = gradient.norm(dim=1)
     going = torch.arange(len(parameters))
     forcing = torch.full_like(norms, _FIRST)
-    products = 0
+    work = 2 * len(parameters)
     for step in range(1, _ROUGH_STEPS + 1):
         mine = terms.of(going)
-        move, used = _newton_move(design, mine.curvature(p), l2, gradient, forcing, preconditioner.of(going))
-        products += used
+        move, used = _newton_move(design, mine.curvature(at), l2, gradient, forcing, preconditioner.of(going))
+        work += used
         parameters[going] -= move
         if step == _ROUGH_STEPS:
             break
-        p = torch.sigmoid(old.logits[going] + design.logits((parameters - old.parameters)[going].float()))
-        moved = design.sums((mine.residual(p) - old.residuals[going]).float())
+        at = old.logits[going] + design.logits((parameters - old.parameters)[going].float())
+        moved = design.sums((mine.residual(at) - old.residuals[going]).float())
+        work += len(going)
         gradient = (old.sums[going] + moved).div_(count).add_(design.penalty(parameters[going]), alpha=l2)
         before, norms = norms, gradient.norm(dim=1)
         left = norms > max(_ROUGH, share)
         if not bool(left.any()):
             break
-        going, gradient, p, before, norms = going[left], gradient[left], p[left], before[left], norms[left]
+        going, gradient, at, before, norms = going[left], gradient[left], at[left], before[left], norms[left]
         forcing = torch.maximum((norms / before).square_(), 0.3 * _ROUGH / norms).clamp_(1e-5, 0.1)
-    return parameters, step, products
+    return parameters, step, work
 
 
 def _newton_move(
@@ -258,5 +323,5 @@ def _newton_move(
         return preconditioner.of(active).apply(vector)
 
     norms = gradient.norm(dim=1, keepdim=True).clamp_min(1e-300)
-    move, count, _ = conjugate_gradients(multiply, precondition, (gradient / norms).float(), forcing.float(), False)
-    return move.double() * norms, count
+    found = conjugate_gradients(multiply, precondition, (gradient / norms).float(), forcing.float(), False)
+    return found.solution.double() * norms, found.work

@@ -1,14 +1,8 @@
-"""Influence steps: θ' = θ − H⁻¹(∇J'(θ) − ∇J(θ)), with EK-FAC or the exact Hessian for H (method.md).
-
-This is the paper's method, level by level one formula. Only terms that changed need a backward pass:
-
-    ∇J' − ∇J = (1/n')(Σ_changed ∇ℓ'_i − Σ_changed ∇ℓ_i) + (n/n' − 1)(∇J − αθ)
-"""
+"""The concept predictor g as one module, and gradients of its objective over some or all samples."""
 
 from __future__ import annotations
 
 import copy
-import dataclasses
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +12,13 @@ from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms
 
-__all__ = ["ConceptPart", "Widened", "add_step", "concept_part", "gradient_sum", "objective_gradient"]
+__all__ = ["ConceptPart", "add_step", "concept_part", "dot", "gradient_sum", "objective_gradient"]
 
 _BATCH = 256
 
 
 class ConceptPart(nn.Module):
-    """The concept predictor g as one module: backbone and concept head in one precision."""
+    """The concept predictor g: backbone and concept head in one precision."""
 
     def __init__(self, backbone: nn.Module, concept_head: nn.Linear) -> None:
         super().__init__()
@@ -35,6 +29,11 @@ class ConceptPart(nn.Module):
         logits: Tensor = self.concept_head(self.backbone(x).to(self.concept_head.weight.dtype))
         return logits
 
+    @property
+    def trained(self) -> list[str]:
+        """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves either."""
+        return [name for name, parameter in self.named_parameters() if parameter.requires_grad]
+
 
 def concept_part(model: ConceptBottleneck) -> ConceptPart:
     """g of a model, copied. With the linear backbone, g is the head alone and reads standardised features."""
@@ -43,22 +42,10 @@ def concept_part(model: ConceptBottleneck) -> ConceptPart:
     return ConceptPart(copy.deepcopy(model.backbone), copy.deepcopy(model.concept_head).float())
 
 
-@dataclasses.dataclass(frozen=True)
-class Widened:
-    """Terms over the union of old and new concepts, in which one step of g serves every kind of edit.
-
-    A removed concept stays as a column whose weights become 0 and is dropped after the step; a new one has weights
-    0 before. The first columns are the old concepts in their order.
-    """
-
-    before: ConceptTerms
-    after: ConceptTerms
-
-
-def gradient_sum(part: nn.Module, inputs: Inputs | Tensor, terms: ConceptTerms, rows: Tensor) -> Vector:
+def gradient_sum(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms, rows: Tensor) -> Vector:
     """Σ over ``rows`` of ∇ℓ_i, by parameter name; ``terms`` are those of all inputs."""
     source = TensorInputs(inputs) if isinstance(inputs, Tensor) and inputs.dtype == torch.float32 else inputs
-    named = {name: p for name, p in part.named_parameters() if p.requires_grad}
+    named = {name: part.get_parameter(name) for name in part.trained}
     total = {name: torch.zeros_like(p) for name, p in named.items()}
     part.eval()
     loss = ConceptLoss(terms.targets, terms.weights)
@@ -66,14 +53,13 @@ def gradient_sum(part: nn.Module, inputs: Inputs | Tensor, terms: ConceptTerms, 
     for chunk in rows.split(size):
         x = source[chunk] if isinstance(source, Tensor) else source.take(chunk)
         value = loss.values(part(x), chunk).sum()
-        for (name, _), gradient in zip(
-            named.items(), torch.autograd.grad(value, list(named.values()), materialize_grads=True), strict=True
-        ):
+        gradients = torch.autograd.grad(value, list(named.values()), materialize_grads=True)
+        for name, gradient in zip(named, gradients, strict=True):
             total[name] += gradient
     return total
 
 
-def objective_gradient(part: nn.Module, inputs: Inputs | Tensor, terms: ConceptTerms, l2: float) -> Vector:
+def objective_gradient(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms, l2: float) -> Vector:
     """∇J of the whole data, L2 included."""
     count = len(terms.targets)
     total = gradient_sum(part, inputs, terms, torch.arange(count))
@@ -85,3 +71,8 @@ def add_step(part: nn.Module, step: Vector, length: float) -> None:
     with torch.no_grad():
         for name, value in step.items():
             part.get_parameter(name).add_(value, alpha=length)
+
+
+def dot(first: Vector, second: Vector) -> float:
+    """⟨first, second⟩ over the entries of ``second``, in float64."""
+    return sum(float((first[name].double() * value.double()).sum()) for name, value in second.items())
