@@ -185,7 +185,7 @@ def test_an_edit_that_does_not_fit_is_refused_before_any_work(case: str, trained
     for method in ("auto", "exact", "ekfac", "hessian", "retrain"):
         with pytest.raises(ecbm.InputError, match=words):
             editor.apply(edit, method)
-    assert not editor.kept.seconds
+    assert not editor.state.seconds
 
 
 @pytest.fixture(scope="module")

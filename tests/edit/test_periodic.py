@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ecbm
-from ecbm.edit import kept
+from ecbm.edit import state
 
 
 def flips(data: ecbm.Dataset, rows: range, concept: int = 0) -> ecbm.Edit:
@@ -43,21 +43,21 @@ def test_curvature_is_taken_over_after_a_small_edit_and_its_staleness_is_reporte
     following = editor.follow(first)
     second = following.apply(flips(first.data, range(1, 2)), "ekfac", damping=10.0)
     staleness = second.report["settings"]["curvature_staleness"]["true"]
-    assert 0 < staleness < kept.STALENESS_LIMIT
-    assert following.kept.concept_curvature("true") is editor.kept.concept_curvature("true")
+    assert 0 < staleness < state.STALENESS_LIMIT
+    assert following.state.concept_curvature("true") is editor.state.concept_curvature("true")
 
 
 def test_curvature_is_fitted_again_once_it_is_stale(data, deep, monkeypatch):
-    monkeypatch.setattr(kept, "STALENESS_LIMIT", 0.0)
+    monkeypatch.setattr(state, "STALENESS_LIMIT", 0.0)
     editor = ecbm.Editor(deep, data)
     following = editor.follow(editor.apply(flips(data, range(1)), "ekfac", damping=10.0))
-    assert following.kept.concept_curvature("true") is not editor.kept.concept_curvature("true")
+    assert following.state.concept_curvature("true") is not editor.state.concept_curvature("true")
 
 
 def test_another_set_of_concepts_never_takes_over_curvature(data, deep):
     editor = ecbm.Editor(deep, data)
-    editor.kept.concept_curvature("true")
+    editor.state.concept_curvature("true")
     result = editor.apply(ecbm.Edit(remove_concepts=[data.concept_names[0]]), "exact")
-    fresh = editor.follow(result).kept.concept_curvature("true")
-    assert fresh is not editor.kept.concept_curvature("true")
+    fresh = editor.follow(result).state.concept_curvature("true")
+    assert fresh is not editor.state.concept_curvature("true")
     assert torch.isfinite(torch.tensor(list(fresh.mean_eigenvalues().values()))).all()

@@ -12,10 +12,10 @@ from ecbm.edit.methods.base import Options, Outcome
 from ecbm.edit.state import EditorState, Facts
 from ecbm.train import stages
 
-__all__ = ["exact"]
+__all__ = ["exact_edit"]
 
 
-def exact(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+def exact_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """Solve touched concepts and the label head to a gradient that a certificate can be given for."""
     recipe = state.model.recipe
     if recipe.is_linear and recipe.regime != "joint" and not len(alignment.concepts.come):

@@ -25,7 +25,7 @@ from ecbm.train.heads.label import block_step
 from ecbm.train.heads.objectives import LabelObjective, rows_of
 from ecbm.train.model import ConceptBottleneck, linear_from
 
-__all__ = ["influence"]
+__all__ = ["influence_edit"]
 
 # Up to this many parameters the whole matrix is built; it costs as many Hessian products.
 _DENSE = 400
@@ -33,7 +33,7 @@ _CG_ITERATIONS = 50
 _CG_TOLERANCE = 1e-4
 
 
-def influence(method: str, alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+def influence_edit(method: str, alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """One influence step on g, then one on f with the inputs that the edited g gives."""
     linear = state.model.recipe.is_linear
     stage: Stage = FrozenStage(alignment, state) if linear else DeepStage(alignment, state)
@@ -42,7 +42,7 @@ def influence(method: str, alignment: Alignment, state: EditorState, options: Op
     settings: dict[str, Any] = {"damping": damping, "relative": options.relative, "gradient": options.gradient}
     solve = _ekfac_step if method == "ekfac" else _hessian_step
     step, chosen, not_covered = solve(stage, change, damping, options)
-    model, logits, facts = stage.apply(step)
+    model, logits, facts = stage.apply(step, precise=method == "hessian")
     model.label_head, label_settings = _label_step(method, model, alignment, state, logits, options, damping)
     return Outcome(model, settings | chosen | label_settings, not_covered, facts)
 

@@ -8,10 +8,10 @@ from ecbm.edit.methods.base import Options, Outcome
 from ecbm.edit.state import EditorState
 from ecbm.train.train import train
 
-__all__ = ["retrain"]
+__all__ = ["retrain_edit"]
 
 
-def retrain(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+def retrain_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """Train on the edited data, from fresh weights or (``warm_start``) from the present backbone."""
     edited = alignment.edited
     start = carry(alignment) if options.warm_start else None

@@ -61,8 +61,11 @@ class Stage(Protocol):
         """The step without what cannot move."""
         ...
 
-    def apply(self, step: Vector) -> tuple[ConceptBottleneck, Tensor, Facts]:
-        """The model at θ − step under the new names, and its concept logits (n', k')."""
+    def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
+        """The model at θ − step under the new names, its concept logits (n', k'), and what is known of it.
+
+        Without ``precise`` logits may be off by float32's rounding.
+        """
         ...
 
 
@@ -182,7 +185,7 @@ class FrozenStage:
         step[here] = heads.basis.precondition(diagonal[here] + damping * unit, rows[here])
         return {WEIGHT: step[:, :-1].contiguous(), BIAS: step[:, -1].contiguous()}
 
-    def apply(self, step: Vector) -> tuple[ConceptBottleneck, Tensor, Facts]:
+    def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
         alignment, here = self.alignment, self._touched
         moves = torch.cat([step[WEIGHT], step[BIAS][:, None]], 1)
         parameters = self.rows.design.to_new(self._parameters) - moves
@@ -195,7 +198,7 @@ class FrozenStage:
             logits = design @ rows_of(model.concept_head).T
             return _with_range(model, alignment, logits, None), logits, Facts(design=design)
         wide = self._logits.clone()
-        wide[here] -= moves[here].float() @ self.rows.design.single.T
+        wide[here] -= self.rows.design.logits(moves[here] if precise else moves[here].float())
         logits = self.rows.gather(wide)[self._union.place].T
         touched = alignment.touched_concepts() if alignment.samples.unchanged else None
         return _with_range(model, alignment, logits, touched), logits, Facts()
@@ -264,7 +267,7 @@ class DeepStage:
     def still(self, step: Vector, change: Vector) -> Vector:
         return step
 
-    def apply(self, step: Vector) -> tuple[ConceptBottleneck, Tensor, Facts]:
+    def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
         part, alignment = copy.deepcopy(self.part), self.alignment
         add_step(part, step, -1.0)
         carried = carry(alignment, refit_statistics=False)

@@ -7,14 +7,14 @@ from ecbm.edit.methods.auto.cost import CostModel
 from ecbm.edit.methods.auto.ladder import climb
 from ecbm.edit.methods.auto.rungs import MOVES
 from ecbm.edit.methods.base import Options, Outcome
-from ecbm.edit.methods.exact import exact
+from ecbm.edit.methods.exact import exact_edit
 from ecbm.edit.state import EditorState
 
-__all__ = ["auto"]
+__all__ = ["auto_edit"]
 
 
-def auto(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+def auto_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """On frozen features ``exact``; otherwise the exact heads, and then the backbone as far as the budget goes."""
     if state.model.recipe.is_linear:
-        return exact(alignment, state, options)
+        return exact_edit(alignment, state, options)
     return climb(alignment, state, options, CostModel.of(alignment), MOVES)
