@@ -84,6 +84,10 @@ class Ladder:
         moved._modules = dict(last._modules)
         moved.backbone, moved.concept_head = found.part.backbone.eval(), found.part.concept_head
         design = stages.feature_design(moved.backbone, alignment.after.inputs)
+        if not bool(design.isfinite().all()):
+            self.spent += found.work
+            self.tried.append({"what": move.name, **found.settings, "edited_objective": None, "kept": False})
+            return False
         tolerance = moved.recipe.head_tolerance
         solved = solve_concepts(moved, alignment, design, features_moved=True, tolerance=tolerance)
         closing = self.cost.passes(self.cost.samples + self.cost.validation) + self.cost.concept_work(solved.work)
