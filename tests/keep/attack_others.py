@@ -12,10 +12,10 @@ from workspace_kit import copy, edited_workspace, trained_workspace
 
 import ecbm
 from ecbm.errors import EcbmError
-from ecbm.keep.change import MovedOnError
-from ecbm.keep.changing import edit_model
+from ecbm.keep.actions import edit_model
 from ecbm.keep.checking import check_workspace
 from ecbm.keep.signature import Signature
+from ecbm.keep.transaction import MovedOnError
 from ecbm.keep.workspace import Workspace
 
 

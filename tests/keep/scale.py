@@ -13,11 +13,11 @@ from pathlib import Path
 from workspace_kit import RECIPE
 
 import ecbm
-from ecbm.keep import change, database, ledger
-from ecbm.keep.change import NewVersion
-from ecbm.keep.changing import create_workspace, edit_model, train_model
+from ecbm.keep import database, ledger, transaction
+from ecbm.keep.actions import create_workspace, edit_model, train_model
 from ecbm.keep.checking import check_workspace
 from ecbm.keep.ledger import Detail
+from ecbm.keep.transaction import NewVersion
 from ecbm.keep.workspace import Workspace
 from kit import tabular
 
@@ -31,7 +31,7 @@ def large_workspace(folder: Path, samples: int, versions: int, entries: int, wid
     sample = workspace.version(version)
     assert sample.data is not None
     facts = workspace.described([sample])[0]["fingerprints"]
-    with change.begin(folder, version) as opened, database.transaction(opened.connection):
+    with transaction.begin(folder, version) as opened, database.atomically(opened.connection):
         for number in range(version + 1, versions):
             new = NewVersion("edit", number - 1, sample.model, sample.data, sample.summary, facts)
             item = Detail("item", {"correct_concepts": {"concept3": 1}}, f"s{number}")

@@ -24,15 +24,15 @@ from workspace_kit import (
 
 import ecbm
 from ecbm.errors import InputError
-from ecbm.keep.change import MovedOnError
-from ecbm.keep.changing import adopt_model, create_workspace, edit_model, preview_edit, train_model
+from ecbm.keep.actions import adopt_model, create_workspace, edit_model, preview_edit, train_model
 from ecbm.keep.checking import check_workspace
 from ecbm.keep.compare import compare_versions
-from ecbm.keep.erase import erase_samples
+from ecbm.keep.erasure import erase_samples
 from ecbm.keep.exporting import export_version
-from ecbm.keep.history import redo, undo
 from ecbm.keep.objects import ObjectStore
 from ecbm.keep.signature import Signature
+from ecbm.keep.transaction import MovedOnError
+from ecbm.keep.undo import redo, undo
 from ecbm.keep.workspace import Workspace
 from kit import pictures, same_bytes, tabular
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import ecbm
-from ecbm.keep.changing import create_workspace, edit_model, train_model
-from ecbm.keep.erase import erase_samples
+from ecbm.keep.actions import create_workspace, edit_model, train_model
+from ecbm.keep.erasure import erase_samples
 from ecbm.keep.exporting import export_version
-from ecbm.keep.history import redo, undo
 from ecbm.keep.signature import Signature
+from ecbm.keep.undo import redo, undo
 from ecbm.keep.workspace import Workspace
 from kit import tabular
 

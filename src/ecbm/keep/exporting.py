@@ -9,7 +9,7 @@ from typing import Any
 
 from ecbm.errors import InputError
 from ecbm.files import flush_folder, write_json
-from ecbm.keep import change, database, ledger
+from ecbm.keep import database, ledger, transaction
 from ecbm.keep.onnx import onnx_bytes, write_onnx
 from ecbm.keep.plain import plain
 from ecbm.keep.saving import save
@@ -89,7 +89,7 @@ def _history(workspace: Workspace, number: int) -> list[dict[str, Any]]:
 
 def _record(workspace: Workspace, number: int, target: Path, signature: Signature) -> None:
     details = signature.details()
-    with change.begin(workspace.folder, any_head=True) as opened, database.transaction(opened.connection):
+    with transaction.begin(workspace.folder, any_head=True) as opened, database.atomically(opened.connection):
         time = ledger.now()
         public = {"kind": "export", "version": number, "head": opened.head, "time": time}
         ledger.append(opened.connection, public, details)

@@ -7,8 +7,8 @@ import getpass
 import os
 
 from ecbm.errors import InputError
-from ecbm.keep.change import MovedOnError
 from ecbm.keep.ledger import Detail
+from ecbm.keep.transaction import MovedOnError
 
 __all__ = ["UNSIGNED", "Signature", "start_from"]
 

@@ -47,7 +47,7 @@ class Version:
 
 
 class Workspace:
-    """An existing workspace, for reading. Changes are functions of :mod:`ecbm.keep.changing` and its neighbours.
+    """An existing workspace, for reading. Changes are functions of :mod:`ecbm.keep.actions` and its neighbours.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Workspace:
 
     def data(self, number: int | str | None = None) -> Dataset:
         """The dataset of a version."""
-        from ecbm.keep.datasets import load_dataset
+        from ecbm.keep.stored_datasets import load_dataset
 
         def read(version: Version) -> Dataset:
             if version.data is None:
@@ -153,7 +153,7 @@ class Workspace:
 
     def model(self, number: int | str | None = None) -> ConceptBottleneck:
         """The model of a version."""
-        from ecbm.keep.models import load_model
+        from ecbm.keep.stored_models import load_model
 
         def read(version: Version) -> ConceptBottleneck:
             if version.model is None:

@@ -52,7 +52,7 @@ def edit(
     Paths in it are relative to the file. If somebody else has changed the model meanwhile, nothing is done.
     """
     from ecbm.edit.files import read_edit
-    from ecbm.keep.changing import edit_model, preview_edit
+    from ecbm.keep.actions import edit_model, preview_edit
     from ecbm.keep.words import done, summary_of, summary_words
     from ecbm.keep.workspace import Workspace
 
@@ -86,7 +86,7 @@ def undo(
 
     The version that is left stays in the workspace. To remove a person's data for good, use 'ecbm erase'.
     """
-    from ecbm.keep.history import undo as step_back
+    from ecbm.keep.undo import undo as step_back
 
     _move(workspace, step_back, signed(author, reason), expect, as_json)
 
@@ -99,7 +99,7 @@ def redo(
     as_json: JsonOption = False,
 ) -> None:
     """Take the last undo back, bit for bit."""
-    from ecbm.keep.history import redo as step_forward
+    from ecbm.keep.undo import redo as step_forward
 
     _move(workspace, step_forward, signed(author, reason), expect, as_json)
 
@@ -137,7 +137,7 @@ def erase(
     pages are destroyed. The ledger keeps that an erasure happened, not whose record it was. What cannot be reached
     is listed at the end.
     """
-    from ecbm.keep.erase import erase_samples
+    from ecbm.keep.erasure import erase_samples
     from ecbm.keep.words import counted
     from ecbm.keep.workspace import Workspace
 

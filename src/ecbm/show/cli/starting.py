@@ -92,7 +92,7 @@ def init(
 
     The data is copied into it. Train next with 'ecbm train WORKSPACE'.
     """
-    from ecbm.keep.changing import adopt_model, create_workspace, shape_of
+    from ecbm.keep.actions import adopt_model, create_workspace, shape_of
     from ecbm.keep.saving import load
     from ecbm.train.backbones import resolve_backbone
 
@@ -167,7 +167,7 @@ def train(
 
     Options given here replace those given to 'ecbm init'. A training that was interrupted goes on where it stopped.
     """
-    from ecbm.keep.changing import train_model
+    from ecbm.keep.actions import train_model
     from ecbm.keep.workspace import Workspace
     from ecbm.verify.evaluate import evaluate
 

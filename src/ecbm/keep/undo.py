@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ecbm.errors import InputError
-from ecbm.keep import change, database, durable, ledger
+from ecbm.keep import database, durable, ledger, transaction
 from ecbm.keep.signature import UNSIGNED, Signature, start_from
 from ecbm.keep.workspace import Workspace
 
@@ -47,7 +47,7 @@ def redo(
 
 def _move(workspace: Workspace, kind: str, head: int, target: int, signature: Signature) -> int:
     signed = signature.details()
-    with change.begin(workspace.folder, head) as opened, database.transaction(opened.connection):
+    with transaction.begin(workspace.folder, head) as opened, database.atomically(opened.connection):
         public = {"kind": kind, "version": target, "from": head, "head": target, "time": ledger.now()}
         ledger.append(opened.connection, public, signed)
         durable.step("sqlite update", "head")

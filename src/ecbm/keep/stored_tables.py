@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs
 
-__all__ = ["Frame", "read_table", "table_bytes"]
+__all__ = ["StoredTable", "read_table", "table_bytes"]
 
 
 @dataclasses.dataclass
-class Frame:
+class StoredTable:
     """A dataset, with the place of every row among all rows ever kept (``origin``)."""
 
     ids: list[str]
@@ -32,7 +32,7 @@ class Frame:
     origin: NDArray[np.int64]
 
     @classmethod
-    def of(cls, data: Dataset) -> Frame:
+    def of(cls, data: Dataset) -> StoredTable:
         return cls(
             list(data.ids),
             list(data.splits),
@@ -43,7 +43,7 @@ class Frame:
             np.arange(len(data)),
         )
 
-    def rows(self, wanted: NDArray[np.int64]) -> Frame:
+    def rows(self, wanted: NDArray[np.int64]) -> StoredTable:
         """Some rows, in that order."""
         places = wanted.tolist()
         return dataclasses.replace(
@@ -73,30 +73,30 @@ class Frame:
         return data
 
 
-def table_bytes(frame: Frame) -> bytes:
-    """The frame as Parquet. Columns are numbered: a concept may be called like another column."""
+def table_bytes(table: StoredTable) -> bytes:
+    """The table as Parquet. Columns are numbered: a concept may be called like another column."""
     arrays: dict[str, Any] = {
-        "id": pa.array(frame.ids, pa.string()),
-        "split": pa.array(frame.splits, pa.string()).dictionary_encode(),
-        "label": pa.array(frame.labels, pa.int64()),
+        "id": pa.array(table.ids, pa.string()),
+        "split": pa.array(table.splits, pa.string()).dictionary_encode(),
+        "label": pa.array(table.labels, pa.int64()),
     }
-    for column in range(len(frame.concept_names)):
+    for column in range(len(table.concept_names)):
         # Bits, not numbers: Parquet's missing values would not give back the same NaN.
-        bits = np.ascontiguousarray(frame.concepts[:, column]).view(np.uint32)
+        bits = np.ascontiguousarray(table.concepts[:, column]).view(np.uint32)
         arrays[f"concept{column}"] = pa.array(bits, pa.uint32())
-    names = json.dumps({"concepts": frame.concept_names, "classes": frame.class_names})
+    names = json.dumps({"concepts": table.concept_names, "classes": table.class_names})
     buffer = io.BytesIO()
     pa.parquet.write_table(pa.table(arrays).replace_schema_metadata({"names": names}), buffer, compression="zstd")
     return buffer.getvalue()
 
 
-def read_table(content: bytes) -> Frame:
+def read_table(content: bytes) -> StoredTable:
     """Inverse of :func:`table_bytes`."""
     table = pa.parquet.read_table(io.BytesIO(content), use_threads=False)
     names = json.loads(table.schema.metadata[b"names"])
     columns = [table.column(f"concept{column}").to_numpy() for column in range(len(names["concepts"]))]
     bits = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0), np.uint32)
-    return Frame(
+    return StoredTable(
         table.column("id").to_pylist(),
         table.column("split").to_pylist(),
         table.column("label").to_numpy().astype(np.int64),

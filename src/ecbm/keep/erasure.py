@@ -1,4 +1,8 @@
-"""``erase_samples``: the model without some samples, and nothing kept that holds them."""
+"""Erasure, decided and committed: samples leave the model, and then everything that is kept.
+
+One transaction makes the new version the only one whose arrays exist and destroys the ledger details that speak of
+the samples. Then the bytes that nothing refers to any more are destroyed (:mod:`ecbm.keep.destruction`).
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,16 @@ import torch
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.errors import InputError, unknown_name
-from ecbm.keep import change, database, durable
-from ecbm.keep.change import Change, NewVersion
-from ecbm.keep.changing import shape_of
-from ecbm.keep.datasets import known_ids, rewrite_dataset
-from ecbm.keep.erase_names import digests_in, names, texts_in
-from ecbm.keep.erasing import finish_erasure
+from ecbm.keep import database, durable, transaction
+from ecbm.keep.actions import shape_of
+from ecbm.keep.destruction import finish_erasure
 from ecbm.keep.ledger import Detail, canonical, now
-from ecbm.keep.models import store_model
+from ecbm.keep.naming import digests_in, names, texts_in
 from ecbm.keep.plain import plain
 from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep.stored_datasets import known_ids, rewrite_dataset
+from ecbm.keep.stored_models import store_model
+from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.words import counted, summary_of
 from ecbm.keep.workspace import Workspace, erased
 from ecbm.read.dataset import Dataset
@@ -81,7 +85,7 @@ def erase_samples(
         facts["model"] = edited.fingerprint
     outside = _not_reached(workspace, edited, report)
     summary = summary_of(report, f"erased {counted(len(wanted), 'sample')}") | {"shape": shape_of(after)}
-    with change.begin(workspace.folder, version.version) as opened:
+    with transaction.begin(workspace.folder, version.version) as opened:
         manifest = rewrite_dataset(version.data, after, opened.objects, opened.put, forget=wanted)
         stored = None if edited is None else store_model(edited, opened.put)
         new = NewVersion("erase", version.version, stored, manifest, summary, facts)
@@ -205,9 +209,9 @@ def _not_reached(workspace: Workspace, model: ConceptBottleneck | None, report: 
     return words
 
 
-def _commit(opened: Change, new: NewVersion, details: list[Detail], words: Sequence[str], count: int) -> int:
+def _commit(opened: Transaction, new: NewVersion, details: list[Detail], words: Sequence[str], count: int) -> int:
     connection = opened.connection
-    with database.transaction(connection):
+    with database.atomically(connection):
         opened.record_objects()
         destroyed = _destroy_details(connection, words)
         durable.step("sqlite update", "versions")
@@ -228,7 +232,7 @@ def _commit(opened: Change, new: NewVersion, details: list[Detail], words: Seque
     return number
 
 
-def _forget_in_recipe(opened: Change, words: Sequence[str]) -> None:
+def _forget_in_recipe(opened: Transaction, words: Sequence[str]) -> None:
     """Positive weights are given by concept name; those of a concept that is gone go too."""
     recipe = json.loads(opened.connection.execute("SELECT value FROM meta WHERE name = 'recipe'").fetchone()[0])
     if isinstance(recipe.get("pos_weight"), dict):

@@ -1,4 +1,4 @@
-"""Making a workspace, training in it, and editing the model it keeps."""
+"""What a workspace can be asked to do: be made, train, take over a model, edit it, preview an edit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.errors import InputError
-from ecbm.keep import change, database, durable
-from ecbm.keep.change import Change, NewVersion
+from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
-from ecbm.keep.datasets import store_dataset, store_edited
 from ecbm.keep.edit_record import edit_details
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
-from ecbm.keep.models import store_model
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
 from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep.stored_datasets import store_dataset, store_edited
+from ecbm.keep.stored_models import store_model
+from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.words import counted, done, summary_of
 from ecbm.keep.workspace import Workspace, erased, untrained
 from ecbm.read.dataset import Dataset
@@ -62,7 +62,7 @@ def create_workspace(
     _remove_dead_drafts(target)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.init")
     durable.make_folder(draft)
-    with exclusive(draft / change.LOCK):
+    with exclusive(draft / transaction.LOCK):
         try:
             _fill(draft, data, recipe or Recipe(), source, signature)
             durable.step("rename", target)
@@ -82,7 +82,7 @@ def _remove_dead_drafts(target: Path) -> None:
     """Remove what an earlier attempt left that was killed; one that is still running holds its lock."""
     for draft in target.parent.glob(f".{target.name}.????????.init"):
         try:
-            with exclusive(draft / change.LOCK, patience=0):
+            with exclusive(draft / transaction.LOCK, patience=0):
                 shutil.rmtree(draft, ignore_errors=True)
         except (BusyError, OSError):
             continue
@@ -91,14 +91,14 @@ def _remove_dead_drafts(target: Path) -> None:
 def _fill(draft: Path, data: Dataset, recipe: Recipe, source: str, signature: Signature) -> None:
     connection = database.create(draft)
     try:
-        opened = Change(draft, connection)
+        opened = Transaction(draft, connection)
         opened.objects.create()
         manifest = store_dataset(data, opened.put)
         words = f"started with {counted(len(data), 'sample')}"
         details = [*signature.details(), *([Detail("source", source)] if source else [])]
         facts = {"data": data.fingerprint}
         new = NewVersion("init", None, None, manifest, {"words": words, "shape": shape_of(data)}, facts)
-        with database.transaction(connection):
+        with database.atomically(connection):
             opened.set_meta("format", database.FORMAT)
             opened.set_meta("created", now())
             opened.set_meta("recipe", canonical(recipe.to_dict()))
@@ -171,7 +171,7 @@ def _keep_trained(
     words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(len(data), 'sample')}"
     summary = {"words": words, "method": "train", "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}
-    with change.begin(workspace.folder, parent) as opened:
+    with transaction.begin(workspace.folder, parent) as opened:
         stored = store_model(model, opened.put)
         return opened.commit_version(NewVersion("train", parent, stored, manifest, summary, facts), signed)
 
@@ -221,7 +221,7 @@ def edit_model(
     words = done(str(edit))
     summary = summary_of(result.report, words) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
-    with change.begin(workspace.folder, parent) as opened:
+    with transaction.begin(workspace.folder, parent) as opened:
         data = store_edited(manifest, editor.data, result.data, opened.objects, opened.put)
         model = store_model(result.model, opened.put)
         details = [*signed, Detail("report", plain(result.report)), *edit_details(edit)]

@@ -13,12 +13,12 @@ from workspace_kit import EDITS, RECIPE, bytes_of, rows, small_data, trained_wor
 
 import ecbm
 from ecbm.keep import durable
-from ecbm.keep.changing import create_workspace, edit_model, train_model
+from ecbm.keep.actions import create_workspace, edit_model, train_model
 from ecbm.keep.checking import check_workspace
-from ecbm.keep.erase import erase_samples
+from ecbm.keep.erasure import erase_samples
 from ecbm.keep.exporting import export_version
-from ecbm.keep.history import redo, undo
 from ecbm.keep.signature import Signature
+from ecbm.keep.undo import redo, undo
 from ecbm.keep.workspace import Workspace
 from kit import pictures, tabular
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ecbm.keep import deltas
-from ecbm.keep.frames import Frame, read_table, table_bytes
 from ecbm.keep.objects import ObjectStore
 from ecbm.keep.stored_inputs import keep_rows, load_digests, load_inputs, store_inputs
+from ecbm.keep.stored_tables import StoredTable, read_table, table_bytes
 from ecbm.read.dataset import Dataset
 
 __all__ = ["known_ids", "load_dataset", "rewrite_dataset", "store_dataset", "store_edited"]
@@ -26,30 +26,30 @@ _MOST_DELTAS = 16
 def store_dataset(data: Dataset, put: Put) -> Manifest:
     """Put a whole dataset into the store; returns its manifest."""
     chunks = store_inputs(data.inputs, data.row_digests, put)
-    return {"table": put(table_bytes(Frame.of(data))), "chunks": chunks, "deltas": []}
+    return {"table": put(table_bytes(StoredTable.of(data))), "chunks": chunks, "deltas": []}
 
 
 @dataclasses.dataclass
 class _Loaded:
-    frame: Frame
-    base: Frame
+    table: StoredTable
+    base: StoredTable
     chunks: list[dict[str, Any]]
 
 
 def _load(manifest: Manifest, store: ObjectStore) -> _Loaded:
-    base = frame = read_table(store.get(manifest["table"]))
+    base = table = read_table(store.get(manifest["table"]))
     chunks = list(manifest["chunks"])
     for entry in manifest["deltas"]:
         pool = sum(chunk["rows"] for chunk in chunks)
-        frame = deltas.apply(deltas.read_delta(store.get(entry["delta"])), frame, pool)
+        table = deltas.apply(deltas.read_delta(store.get(entry["delta"])), table, pool)
         chunks += entry["chunks"]
-    return _Loaded(frame, base, chunks)
+    return _Loaded(table, base, chunks)
 
 
 def load_dataset(manifest: Manifest, store: ObjectStore) -> Dataset:
     """The dataset of a manifest, bit for bit."""
     found = _load(manifest, store)
-    return found.frame.dataset(load_inputs(found.chunks, store), load_digests(found.chunks, store))
+    return found.table.dataset(load_inputs(found.chunks, store), load_digests(found.chunks, store))
 
 
 def known_ids(manifest: Manifest, store: ObjectStore) -> set[str]:
@@ -73,8 +73,8 @@ def store_edited(manifest: Manifest, before: Dataset, after: Dataset, store: Obj
     """
     if after.fingerprint == before.fingerprint:
         return manifest
-    now = Frame.of(after)
-    delta = deltas.between(Frame.of(before), now)
+    now = StoredTable.of(after)
+    delta = deltas.between(StoredTable.of(before), now)
     known = dict(zip(before.ids, before.row_digests, strict=True))
     same_inputs = all(
         known.get(name, digest) == digest for name, digest in zip(after.ids, after.row_digests, strict=True)
@@ -101,7 +101,7 @@ def _merge(
     """All deltas and one more as a single delta on the shared table."""
     found = _load(manifest, store)
     shared = sum(chunk["rows"] for chunk in manifest["chunks"])
-    now = deltas.apply(delta, found.frame, sum(chunk["rows"] for chunk in found.chunks))
+    now = deltas.apply(delta, found.table, sum(chunk["rows"] for chunk in found.chunks))
     later = now.origin >= shared
     old = set(found.base.ids)
     merged = None
@@ -127,11 +127,11 @@ def rewrite_dataset(
     found = _load(manifest, store)
     gone = set(forget)
     places = {
-        name: int(row) for name, row in zip(found.frame.ids, found.frame.origin, strict=True) if name not in gone
+        name: int(row) for name, row in zip(found.table.ids, found.table.origin, strict=True) if name not in gone
     }
     rows = [places[name] for name in after.ids]
     chunks = keep_rows(found.chunks, sorted(rows), store, put)
-    frame = Frame.of(after)
+    table = StoredTable.of(after)
     if not bool((np.diff(rows) > 0).all()):
-        frame = frame.rows(np.argsort(np.asarray(rows)))
-    return {"table": put(table_bytes(frame)), "chunks": chunks, "deltas": []}
+        table = table.rows(np.argsort(np.asarray(rows)))
+    return {"table": put(table_bytes(table)), "chunks": chunks, "deltas": []}
