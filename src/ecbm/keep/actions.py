@@ -6,11 +6,13 @@ import os
 import shutil
 import sqlite3
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
+from ecbm.edit.files import read_edit
 from ecbm.errors import InputError
 from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
@@ -19,13 +21,15 @@ from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
-from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep.records import erased, untrained
+from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import store_dataset, store_edited
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.words import counted, done, summary_of
-from ecbm.keep.workspace import Workspace, erased, untrained
+from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
+from ecbm.train.backbones import resolve_backbone
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
@@ -36,24 +40,23 @@ __all__ = ["adopt_model", "create_workspace", "edit_model", "preview_edit", "sha
 def create_workspace(
     folder: str | Path,
     data: Dataset,
-    recipe: Recipe | None = None,
+    recipe: Recipe | None,
     *,
-    source: str = "",
-    signature: Signature = UNSIGNED,
-) -> Workspace:
-    """Make a workspace with a dataset; the folder appears whole or not at all.
+    model: ConceptBottleneck | None,
+    source: str,
+    signature: Signature,
+) -> None:
+    """:meth:`ecbm.Workspace.create`."""
+    recipe = recipe or Recipe()
+    resolve_backbone(recipe, tuple(data.inputs.shape))
+    if model is not None:
+        Editor(model, data)  # refuses a model of other data
+    _create(folder, data, recipe, source, signature)
+    if model is not None:
+        adopt_model(Workspace(folder), model, signature=signature)
 
-    Parameters
-    ----------
-    folder
-        A new or empty folder.
-    data
-        The dataset, copied into the workspace.
-    recipe
-        How models are trained in it.
-    source
-        Where the data came from, for the log and for what an erasure cannot reach.
-    """
+
+def _create(folder: str | Path, data: Dataset, recipe: Recipe, source: str, signature: Signature) -> None:
     folder = Path(folder)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder}: exists already and is not empty; give a new folder")
@@ -64,7 +67,7 @@ def create_workspace(
     durable.make_folder(draft)
     with exclusive(draft / transaction.LOCK):
         try:
-            _fill(draft, data, recipe or Recipe(), source, signature)
+            _fill(draft, data, recipe, source, signature)
             durable.step("rename", target)
             if target.is_dir():
                 target.rmdir()  # empty, as checked above
@@ -75,7 +78,6 @@ def create_workspace(
                 raise database.sqlite_failure(folder, error) from None
             raise
     durable.flush_folder(target.parent)
-    return Workspace(folder)
 
 
 def _remove_dead_drafts(target: Path) -> None:
@@ -122,20 +124,15 @@ def shape_of(data: Dataset) -> dict[str, Any]:
     }
 
 
-def train_model(
-    workspace: Workspace,
-    recipe: Recipe,
-    *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-) -> int:
-    """Train on the current data and keep the model as a new version; returns its number."""
+def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signature, expected: int | None) -> int:
+    """:meth:`ecbm.Workspace.train`."""
     version = workspace.version()
     start_from(version.version, expected)
     if version.data is None:
         raise erased(version)
-    data = workspace.data(version.version)
+    recipe = recipe or workspace.recipe
     signed = signature.details()
+    data = workspace.data(version.version)
     cache = workspace.folder / "cache"
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
@@ -143,13 +140,8 @@ def train_model(
     return _keep_trained(workspace, version.version, version.data, data, model, "trained", signed)
 
 
-def adopt_model(
-    workspace: Workspace,
-    model: ConceptBottleneck,
-    *,
-    signature: Signature = UNSIGNED,
-) -> int:
-    """Keep a model that was trained elsewhere on this very data (checked by fingerprint)."""
+def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Signature) -> int:
+    """:meth:`ecbm.Workspace.adopt`."""
     version = workspace.version()
     if version.data is None:
         raise erased(version)
@@ -188,38 +180,40 @@ def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, di
     return editor, version.version, version.data
 
 
-def preview_edit(workspace: Workspace, edit: Edit, method: str = "auto", **options: Any) -> dict[str, Any]:
-    """The report of an edit that is not made."""
+def _edit(given: Edit | str | os.PathLike[str], data: Dataset) -> Edit:
+    if isinstance(given, Edit):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return read_edit(os.fspath(given), data)
+    raise InputError(f"expected an Edit or the path of an edit file, got {type(given).__name__}")
+
+
+def preview_edit(
+    workspace: Workspace, edit: Edit | str | os.PathLike[str], method: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """:meth:`ecbm.Workspace.preview`."""
     editor, _, _ = _editor(workspace, None)
-    return editor.preview(edit, method, **options)
+    return editor.preview(_edit(edit, editor.data), method, **options)
 
 
 def edit_model(
     workspace: Workspace,
-    edit: Edit,
-    method: str = "auto",
+    edit: Edit | str | os.PathLike[str],
+    method: str,
+    options: Mapping[str, Any],
     *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-    **options: Any,
+    signature: Signature,
+    expected: int | None,
 ) -> tuple[int, dict[str, Any]]:
-    """Apply an edit and keep the result as a new version; returns its number and the report.
-
-    Parameters
-    ----------
-    expected
-        The version the caller has looked at; where it is not the current one any more, nothing is done.
-    options
-        Passed on to :meth:`ecbm.Editor.apply`, for example ``budget``.
-    """
+    """:meth:`ecbm.Workspace.edit`."""
     editor, parent, manifest = _editor(workspace, expected)
     signed = signature.details()
+    edit = _edit(edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
     result = editor.apply(edit, method, **options)
     keep_curvature(workspace.folder, editor)
-    words = done(str(edit))
-    summary = summary_of(result.report, words) | {"shape": shape_of(result.data)}
+    summary = summary_of(result.report, done(str(edit))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with transaction.begin(workspace.folder, parent) as opened:
         data = store_edited(manifest, editor.data, result.data, opened.objects, opened.put)

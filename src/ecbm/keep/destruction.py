@@ -1,7 +1,8 @@
 """Destruction of bytes: what an erasure has left in files and free pages.
 
-Files that no version uses any more are overwritten and removed, and SQLite's file is rebuilt (VACUUM) so that no free
-page holds an old row. A process that dies in between leaves the mark ``erasing``; whoever comes next finishes the work.
+Files that no version uses any more are overwritten and removed, and SQLite's file is rebuilt (VACUUM) so that no
+free page holds an old row. A process that dies in between leaves the mark ``erasing``; whoever comes next finishes
+the work.
 """
 
 from __future__ import annotations

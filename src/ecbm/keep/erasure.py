@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ from ecbm.keep.destruction import finish_erasure
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.naming import digests_in, names, texts_in
 from ecbm.keep.plain import plain
-from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep.records import erased
+from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import known_ids, rewrite_dataset
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.words import counted, summary_of
-from ecbm.keep.workspace import Workspace, erased
+from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck, Provenance
 from ecbm.train.train import train
@@ -42,26 +43,13 @@ METHODS = ("auto", "exact", "retrain")
 def erase_samples(
     workspace: Workspace,
     ids: Sequence[str],
-    method: str = "auto",
+    method: str,
+    options: Mapping[str, Any],
     *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-    **options: Any,
+    signature: Signature,
+    expected: int | None,
 ) -> dict[str, Any]:
-    """Erase samples from the model and from everything the workspace keeps. It cannot be undone.
-
-    Parameters
-    ----------
-    ids
-        Samples of any split, also such that an earlier edit has removed.
-    method
-        ``"auto"``, ``"exact"`` or ``"retrain"``.
-
-    Returns
-    -------
-    dict
-        ``version``, ``erased`` (how many), ``report``, ``not_reached`` (what lies outside the workspace).
-    """
+    """:meth:`ecbm.Workspace.erase`."""
     if method not in METHODS:
         raise unknown_name("method for an erasure", method, METHODS)
     version = workspace.version()
@@ -117,7 +105,7 @@ def _check_reason(signature: Signature, wanted: Sequence[str]) -> None:
 
 
 def _without(
-    data: Dataset, model: ConceptBottleneck | None, ids: Sequence[str], method: str, options: dict[str, Any]
+    data: Dataset, model: ConceptBottleneck | None, ids: Sequence[str], method: str, options: Mapping[str, Any]
 ) -> tuple[Dataset, ConceptBottleneck | None, dict[str, Any], list[str]]:
     """Data and model without the samples, the report, and names of classes or concepts that went with them."""
     present = [name for name in ids if name in data.rows_by_id]
