@@ -324,7 +324,7 @@ def test_a_reader_whom_an_erasure_overtakes_gets_the_version_it_made(tmp_path, m
         return get(store, digest)
 
     monkeypatch.setattr(ObjectStore, "get", late)
-    data = workspace.data()
+    data = Workspace(workspace.folder).data()
     assert overtaken
     assert PATIENT not in data.ids
     with pytest.raises(InputError, match="destroyed by an erasure"):

@@ -202,14 +202,13 @@ def _users(connection: sqlite3.Connection) -> dict[str, list[int]]:
 
 
 def _current(folder: Path) -> Iterator[Problem]:
+    from ecbm.keep.stored_datasets import fingerprint_of_bytes
     from ecbm.keep.workspace import Workspace
 
     workspace = Workspace(folder)
     version = workspace.version()
     facts = workspace.described([version])[0]["fingerprints"]
-    data = workspace.data(version.version)
-    data.__dict__.pop("row_digests", None)  # computed anew from the inputs themselves
-    if data.fingerprint != facts.get("data"):
+    if fingerprint_of_bytes(workspace.data(version.version)) != facts.get("data"):
         yield {"problem": f"version {version.version}: the data's fingerprint differs", "repair": _BACKUP}
     if version.model is not None and workspace.model(version.version).fingerprint != facts.get("model"):
         yield {"problem": f"version {version.version}: the model's fingerprint differs", "repair": _BACKUP}

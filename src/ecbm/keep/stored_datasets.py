@@ -9,18 +9,23 @@ from typing import Any
 import numpy as np
 
 from ecbm.keep import deltas
+from ecbm.keep.ledger import canonical
 from ecbm.keep.objects import ObjectStore
 from ecbm.keep.stored_inputs import keep_rows, load_digests, load_inputs, store_inputs
 from ecbm.keep.stored_tables import StoredTable, read_table, table_bytes
 from ecbm.read.dataset import Dataset
+from ecbm.read.digests import RowDigests
+from ecbm.read.inputs import Inputs
 
-__all__ = ["known_ids", "load_dataset", "rewrite_dataset", "store_dataset", "store_edited"]
+__all__ = ["DatasetReader", "fingerprint_of_bytes", "known_ids", "rewrite_dataset", "store_dataset", "store_edited"]
 
 Put = Callable[[bytes], str]
 Manifest = dict[str, Any]
 
 # After so many deltas they are merged into one, so that reading a version stays fast.
 _MOST_DELTAS = 16
+# A version and its parent.
+_MOST_DATASETS = 2
 
 
 def store_dataset(data: Dataset, put: Put) -> Manifest:
@@ -46,10 +51,51 @@ def _load(manifest: Manifest, store: ObjectStore) -> _Loaded:
     return _Loaded(table, base, chunks)
 
 
-def load_dataset(manifest: Manifest, store: ObjectStore) -> Dataset:
-    """The dataset of a manifest, bit for bit."""
-    found = _load(manifest, store)
-    return found.table.dataset(load_inputs(found.chunks, store), load_digests(found.chunks, store))
+class DatasetReader:
+    """Reads datasets of a workspace, bit for bit, and keeps what the next one is likely to share.
+
+    Kept are the inputs that were read last and datasets made of them. When others are read they are dropped: after
+    an erasure by another process nothing of the erased stays here longer than until the next dataset is read.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._chunks = ""
+        self._pool: tuple[Inputs, RowDigests] | None = None
+        self._datasets: dict[str, Dataset] = {}
+
+    def read(self, manifest: Manifest) -> Dataset:
+        """The dataset of a manifest."""
+        key = canonical(manifest)
+        data = self._datasets.get(key)
+        if data is None:
+            found = _load(manifest, self._store)
+            data = found.table.dataset(*self._inputs(found.chunks))
+            while len(self._datasets) >= _MOST_DATASETS:
+                self._datasets.pop(next(iter(self._datasets)), None)
+            self._datasets[key] = data
+        return data
+
+    def _inputs(self, chunks: Sequence[dict[str, Any]]) -> tuple[Inputs, RowDigests]:
+        key = canonical(chunks)
+        if self._pool is None or self._chunks != key:
+            self.forget()
+            self._pool = load_inputs(chunks, self._store), load_digests(chunks, self._store)
+            self._chunks = key
+        return self._pool
+
+    def forget(self) -> None:
+        """Drop everything."""
+        self._pool = None
+        self._datasets.clear()
+
+
+def fingerprint_of_bytes(data: Dataset) -> str:
+    """The fingerprint of a dataset that was read, with digests made anew from the inputs themselves."""
+    bare = Dataset(
+        data.ids, data.inputs, data.concepts, data.labels, data.concept_names, data.class_names, data.splits
+    )
+    return bare.fingerprint
 
 
 def known_ids(manifest: Manifest, store: ObjectStore) -> set[str]:
@@ -75,17 +121,21 @@ def store_edited(manifest: Manifest, before: Dataset, after: Dataset, store: Obj
         return manifest
     now = StoredTable.of(after)
     delta = deltas.between(StoredTable.of(before), now)
-    known = dict(zip(before.ids, before.row_digests, strict=True))
-    same_inputs = all(
-        known.get(name, digest) == digest for name, digest in zip(after.ids, after.row_digests, strict=True)
-    )
-    if delta is None or not same_inputs:
+    if delta is None or not _same_inputs(before, after):
         return store_dataset(after, put)
     chunks = _store_appended(delta, after, put)
     if len(manifest["deltas"]) < _MOST_DELTAS:
         entry = {"delta": put(deltas.delta_bytes(delta)), "chunks": chunks}
         return manifest | {"deltas": [*manifest["deltas"], entry]}
     return _merge(manifest, delta, chunks, store, put)
+
+
+def _same_inputs(before: Dataset, after: Dataset) -> bool:
+    """Whether samples of both have the same input in both."""
+    if before.row_digests is after.row_digests and before.ids == after.ids:
+        return True
+    known = dict(zip(before.ids, before.row_digests, strict=True))
+    return all(known.get(name, digest) == digest for name, digest in zip(after.ids, after.row_digests, strict=True))
 
 
 def _store_appended(delta: deltas.Delta, after: Dataset, put: Put) -> list[dict[str, Any]]:

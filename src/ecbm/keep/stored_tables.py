@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from ecbm.read.dataset import Dataset
+from ecbm.read.digests import RowDigests
 from ecbm.read.inputs import Inputs
 
 __all__ = ["StoredTable", "read_table", "table_bytes"]
@@ -55,13 +56,12 @@ class StoredTable:
             origin=self.origin[wanted],
         )
 
-    def dataset(self, inputs: Inputs, digests: list[bytes]) -> Dataset:
+    def dataset(self, inputs: Inputs, digests: RowDigests) -> Dataset:
         """The dataset, given the inputs and input digests of all rows ever kept."""
         whole = len(self.origin) == len(inputs) and bool((self.origin == np.arange(len(inputs))).all())
-        rows = self.origin.tolist()
         data = Dataset(
             self.ids,
-            inputs if whole else inputs.subset(rows),
+            inputs if whole else inputs.subset(self.origin.tolist()),
             torch.from_numpy(np.ascontiguousarray(self.concepts)),
             torch.from_numpy(np.ascontiguousarray(self.labels)),
             self.concept_names,
@@ -69,7 +69,7 @@ class StoredTable:
             self.splits,
         )
         # Known already: without them the fingerprint would have to decode every picture.
-        data.__dict__["row_digests"] = tuple(digests[row] for row in rows)
+        data.__dict__["row_digests"] = digests if whole else digests.take(self.origin)
         return data
 
 
@@ -90,6 +90,15 @@ def table_bytes(table: StoredTable) -> bytes:
     return buffer.getvalue()
 
 
+def _words(column: Any) -> list[str]:
+    """The texts of a column that names each by its number in a dictionary."""
+    if not hasattr(column, "indices"):
+        found: list[str] = column.to_pylist()
+        return found
+    names = column.dictionary.to_pylist()
+    return [names[index] for index in column.indices.to_numpy().tolist()]
+
+
 def read_table(content: bytes) -> StoredTable:
     """Inverse of :func:`table_bytes`."""
     table = pa.parquet.read_table(io.BytesIO(content), use_threads=False)
@@ -98,7 +107,7 @@ def read_table(content: bytes) -> StoredTable:
     bits = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0), np.uint32)
     return StoredTable(
         table.column("id").to_pylist(),
-        table.column("split").to_pylist(),
+        _words(table.column("split").combine_chunks()),
         table.column("label").to_numpy().astype(np.int64),
         np.ascontiguousarray(bits).view(np.float32),
         list(names["concepts"]),

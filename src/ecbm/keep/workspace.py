@@ -6,6 +6,7 @@ at history must not wait for torch.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from ecbm.keep.signature import Signature
 
 if TYPE_CHECKING:
     from ecbm.edit.edit import Edit
+    from ecbm.keep.stored_datasets import DatasetReader
     from ecbm.read.dataset import Dataset
     from ecbm.train.model import ConceptBottleneck
     from ecbm.train.recipe import Recipe
@@ -56,6 +58,11 @@ class Workspace(Records):
     >>> [(item["version"], item["reason"]) for item in ecbm.Workspace(folder).log()]
     [(2, 'taken twice'), (1, None), (0, None)]
     """
+
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__(folder)
+        self._reader: DatasetReader | None = None
+        self._model: tuple[dict[str, Any], ConceptBottleneck] | None = None
 
     @classmethod
     def create(
@@ -200,7 +207,10 @@ class Workspace(Records):
         """
         from ecbm.keep.erasure import erase_samples
 
-        return erase_samples(self, ids, method, options, signature=Signature(author, reason), expected=expect)
+        try:
+            return erase_samples(self, ids, method, options, signature=Signature(author, reason), expected=expect)
+        finally:
+            self._forget()
 
     # -- looking and keeping -------------------------------------------------------------------------------
 
@@ -279,26 +289,36 @@ class Workspace(Records):
         return ObjectStore(self.folder)
 
     def data(self, number: int | str | None = None) -> Dataset:
-        """The dataset of a version; the current one by default."""
-        from ecbm.keep.stored_datasets import load_dataset
+        """The dataset of a version; the current one by default. What versions share is read once."""
+        from ecbm.keep.stored_datasets import DatasetReader
+
+        if self._reader is None:
+            self._reader = DatasetReader(self.store)
+        reader = self._reader
 
         def read(version: Version) -> Dataset:
             if version.data is None:
                 raise erased(version)
-            return load_dataset(version.data, self.store)
+            return reader.read(version.data)
 
         return self._steadily(number, read)
 
     def model(self, number: int | str | None = None) -> ConceptBottleneck:
-        """The model of a version; the current one by default."""
+        """The model of a version; the current one by default. It is yours: changing it changes nothing here."""
         from ecbm.keep.stored_models import load_model
 
         def read(version: Version) -> ConceptBottleneck:
             if version.model is None:
                 raise erased(version) if not version.kept else untrained(self.folder, version)
-            return load_model(version.model, self.store)
+            if self._model is None or self._model[0] != version.model:
+                self._model = version.model, load_model(version.model, self.store)
+            return copy.deepcopy(self._model[1])
 
         return self._steadily(number, read)
+
+    def _forget(self) -> None:
+        """Drop the arrays that were read."""
+        self._reader, self._model = None, None
 
     def _steadily(self, number: int | str | None, read: Callable[[Version], T]) -> T:
         """Read the arrays of a version; once more if an erasure took them away between its record and its files."""

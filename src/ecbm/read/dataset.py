@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.digests import RowDigests
 from ecbm.read.inputs import Inputs, TensorInputs, digest_rows
 
 __all__ = ["Dataset", "concept_groups"]
@@ -156,9 +157,9 @@ class Dataset:
             raise unknown_name("class", name, self.class_names) from None
 
     @cached_property
-    def row_digests(self) -> tuple[bytes, ...]:
+    def row_digests(self) -> Sequence[bytes]:
         """A digest of every input; kept so that subsets and edits need not read all inputs again."""
-        return tuple(digest_rows(self.inputs))
+        return RowDigests.of(digest_rows(self.inputs))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -170,7 +171,7 @@ class Dataset:
         concepts = torch.where(self.concepts.isnan(), torch.nan, self.concepts)
         total.update(np.ascontiguousarray(concepts.numpy()).tobytes())
         total.update(self.labels.numpy().tobytes())
-        total.update(b"".join(self.row_digests))
+        total.update(RowDigests.of(self.row_digests).joined())
         return total.hexdigest()
 
     # -- making others -------------------------------------------------------------------------------------
@@ -296,10 +297,10 @@ class _Selection:
     inputs: Inputs
     splits: tuple[str, ...]
 
-    def digests_in(self, whole: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        known: tuple[bytes, ...] | None = self.__dict__.get("_digests")
+    def digests_in(self, whole: Sequence[bytes]) -> RowDigests:
+        known: RowDigests | None = self.__dict__.get("_digests")
         if known is None:
-            known = self.__dict__["_digests"] = tuple(whole[row] for row in self.rows.tolist())
+            known = self.__dict__["_digests"] = RowDigests.of(whole).take(self.rows)
         return known
 
 
