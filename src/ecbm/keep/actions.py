@@ -17,11 +17,12 @@ from ecbm.errors import InputError
 from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
 from ecbm.keep.edit_record import edit_details
+from ecbm.keep.environment import computed
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
-from ecbm.keep.records import erased, untrained
+from ecbm.keep.records import Version, erased, untrained
 from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import store_dataset, store_edited
 from ecbm.keep.stored_models import store_model
@@ -97,7 +98,7 @@ def _fill(draft: Path, data: Dataset, recipe: Recipe, source: str, signature: Si
         opened.objects.create()
         manifest = store_dataset(data, opened.put)
         words = f"started with {counted(len(data), 'sample')}"
-        details = [*signature.details(), *([Detail("source", source)] if source else [])]
+        details = [*signature.details(), *([Detail("source", source)] if source else []), *computed({})]
         facts = {"data": data.fingerprint}
         new = NewVersion("init", None, None, manifest, {"words": words, "shape": shape_of(data)}, facts)
         with database.atomically(connection):
@@ -137,7 +138,8 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
     model = train(data, recipe, checkpoint=cache / f"training-{name}.safetensors")
-    return _keep_trained(workspace, version.version, version.data, data, model, "trained", signed)
+    how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
+    return _keep_trained(workspace, version, data, model, "trained", [*signed, *how])
 
 
 def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Signature) -> int:
@@ -147,25 +149,28 @@ def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Si
         raise erased(version)
     data = workspace.data(version.version)
     Editor(model, data)
-    return _keep_trained(workspace, version.version, version.data, data, model, "imported", signature.details())
+    details = [*signature.details(), *computed({})]
+    return _keep_trained(workspace, version, data, model, "imported", details)
 
 
 def _keep_trained(
     workspace: Workspace,
-    parent: int,
-    manifest: dict[str, Any],
+    version: Version,
     data: Dataset,
     model: ConceptBottleneck,
     verb: str,
-    signed: list[Detail],
+    details: list[Detail],
 ) -> int:
+    assert version.data is not None
     backbone = model.recipe.to_dict()["backbone"]
     words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(len(data), 'sample')}"
-    summary = {"words": words, "method": "train", "backbone": backbone, "shape": shape_of(data)}
+    method = {"trained": "train", "imported": "import"}[verb]
+    summary = {"words": words, "method": method, "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}
-    with transaction.begin(workspace.folder, parent) as opened:
+    with transaction.begin(workspace.folder, version.version) as opened:
         stored = store_model(model, opened.put)
-        return opened.commit_version(NewVersion("train", parent, stored, manifest, summary, facts), signed)
+        new = NewVersion("train", version.version, stored, version.data, summary, facts)
+        return opened.commit_version(new, details)
 
 
 def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, dict[str, Any]]:
@@ -213,11 +218,12 @@ def edit_model(
         raise InputError("the edit is empty; there is nothing to do")
     result = editor.apply(edit, method, **options)
     keep_curvature(workspace.folder, editor)
+    how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
     summary = summary_of(result.report, done(str(edit))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with transaction.begin(workspace.folder, parent) as opened:
         data = store_edited(manifest, editor.data, result.data, opened.objects, opened.put)
         model = store_model(result.model, opened.put)
-        details = [*signed, Detail("report", plain(result.report)), *edit_details(edit)]
+        details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(edit)]
         version = opened.commit_version(NewVersion("edit", parent, model, data, summary, facts), details)
     return version, result.report

@@ -21,6 +21,7 @@ from ecbm.errors import InputError, unknown_name
 from ecbm.keep import database, durable, transaction
 from ecbm.keep.actions import shape_of
 from ecbm.keep.destruction import finish_erasure
+from ecbm.keep.environment import computed
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.naming import digests_in, names, texts_in
 from ecbm.keep.plain import plain
@@ -77,7 +78,8 @@ def erase_samples(
         manifest = rewrite_dataset(version.data, after, opened.objects, opened.put, forget=wanted)
         stored = None if edited is None else store_model(edited, opened.put)
         new = NewVersion("erase", version.version, stored, manifest, summary, facts)
-        details = [*signed, Detail("report", _without_figures(report))]
+        how = computed({"method": method, **options})
+        details = [*signed, *how, Detail("report", _without_figures(report))]
         number = _commit(opened, new, details, [*wanted, *dropped], len(wanted))
         finish_erasure(workspace.folder, opened.connection)
     return {"version": number, "erased": len(wanted), "report": report, "not_reached": outside}

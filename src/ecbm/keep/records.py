@@ -181,6 +181,8 @@ def _described(version: Version, details: list[ledger.Detail], committed: int, m
         "summary": version.summary,
         "edit": edit,
         "report": report,
+        "environment": single.get("environment"),
+        "options": single.get("options"),
         "fingerprints": {k: v for k, v in single.get("facts", {}).items() if k != "manifest"},
         "kept": version.kept,
         "details_destroyed": committed - len(details) if len(details) < most_items else 0,

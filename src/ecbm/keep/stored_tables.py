@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from ecbm.read.digests import RowDigests
 from ecbm.read.inputs import Inputs
 
 __all__ = ["StoredTable", "read_table", "table_bytes"]
+
+T = TypeVar("T", bound=np.generic)
 
 
 @dataclasses.dataclass
@@ -73,42 +76,69 @@ class StoredTable:
         return data
 
 
+# Columns are made from and read as plain memory: Arrow's own conversions import pandas, which takes longer than all
+# the rest.
+
+
+def _number_column(numbers: NDArray[Any], kind: Any) -> Any:
+    content = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(kind, len(numbers), [None, content])
+
+
+def _text_column(texts: Sequence[str]) -> Any:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    content = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.string(), len(texts), content)
+
+
+def _numbers(column: Any, kind: type[T]) -> NDArray[T]:
+    parts = [
+        np.frombuffer(part.buffers()[1], kind)[part.offset : part.offset + len(part)]
+        for part in column.chunks
+        if len(part)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, kind)
+
+
+def _texts(column: Any) -> list[str]:
+    found: list[str] = []
+    for part in column.chunks:
+        if not hasattr(part, "indices"):
+            found += part.to_pylist()
+            continue
+        names = part.dictionary.to_pylist()
+        found += [names[number] for number in part.indices.to_pylist()]
+    return found
+
+
 def table_bytes(table: StoredTable) -> bytes:
     """The table as Parquet. Columns are numbered: a concept may be called like another column."""
     arrays: dict[str, Any] = {
-        "id": pa.array(table.ids, pa.string()),
-        "split": pa.array(table.splits, pa.string()).dictionary_encode(),
-        "label": pa.array(table.labels, pa.int64()),
+        "id": _text_column(table.ids),
+        "split": _text_column(table.splits).dictionary_encode(),
+        "label": _number_column(table.labels, pa.int64()),
     }
     for column in range(len(table.concept_names)):
         # Bits, not numbers: Parquet's missing values would not give back the same NaN.
         bits = np.ascontiguousarray(table.concepts[:, column]).view(np.uint32)
-        arrays[f"concept{column}"] = pa.array(bits, pa.uint32())
+        arrays[f"concept{column}"] = _number_column(bits, pa.uint32())
     names = json.dumps({"concepts": table.concept_names, "classes": table.class_names})
     buffer = io.BytesIO()
     pa.parquet.write_table(pa.table(arrays).replace_schema_metadata({"names": names}), buffer, compression="zstd")
     return buffer.getvalue()
 
 
-def _words(column: Any) -> list[str]:
-    """The texts of a column that names each by its number in a dictionary."""
-    if not hasattr(column, "indices"):
-        found: list[str] = column.to_pylist()
-        return found
-    names = column.dictionary.to_pylist()
-    return [names[index] for index in column.indices.to_numpy().tolist()]
-
-
 def read_table(content: bytes) -> StoredTable:
     """Inverse of :func:`table_bytes`."""
-    table = pa.parquet.read_table(io.BytesIO(content), use_threads=False)
+    table = pa.parquet.ParquetFile(io.BytesIO(content)).read(use_threads=False)
     names = json.loads(table.schema.metadata[b"names"])
-    columns = [table.column(f"concept{column}").to_numpy() for column in range(len(names["concepts"]))]
+    columns = [_numbers(table.column(f"concept{column}"), np.uint32) for column in range(len(names["concepts"]))]
     bits = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0), np.uint32)
     return StoredTable(
-        table.column("id").to_pylist(),
-        _words(table.column("split").combine_chunks()),
-        table.column("label").to_numpy().astype(np.int64),
+        _texts(table.column("id")),
+        _texts(table.column("split")),
+        _numbers(table.column("label"), np.int64),
         np.ascontiguousarray(bits).view(np.float32),
         list(names["concepts"]),
         list(names["classes"]),
