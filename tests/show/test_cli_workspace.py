@@ -223,7 +223,7 @@ def test_looking_at_history_does_not_load_the_arrays_libraries():
     """Their import takes longer than the command; only the package's own front may load them."""
     code = (
         "import sys, types; package = types.ModuleType('ecbm'); package.__path__ = [sys.argv[1]]; "
-        "sys.modules['ecbm'] = package; import ecbm.show.cli, ecbm.keep.workspace, ecbm.keep.history; "
+        "sys.modules['ecbm'] = package; import ecbm.show.cli, ecbm.keep.workspace, ecbm.keep.undo; "
         "print([name for name in ('torch', 'pandas', 'sklearn', 'pyarrow') if name in sys.modules])"
     )
     done = python("-c", code, os.path.dirname(ecbm.__file__))

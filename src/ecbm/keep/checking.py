@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
-from ecbm.keep import change, database, ledger
-from ecbm.keep.erase_names import digests_in
-from ecbm.keep.erasing import SIDE_FOLDERS
+from ecbm.keep import database, ledger, transaction
+from ecbm.keep.destruction import SIDE_FOLDERS
 from ecbm.keep.lock import exclusive
+from ecbm.keep.naming import digests_in
 from ecbm.keep.objects import ObjectStore, digest_of
 
 __all__ = ["check_workspace"]
 
 _BACKUP = "restore it from a backup"
-_KNOWN = {database.NAME, f"{database.NAME}-wal", f"{database.NAME}-shm", "seal", "changing", change.LOCK}
+_KNOWN = {database.NAME, f"{database.NAME}-wal", f"{database.NAME}-shm", "seal", "changing", transaction.LOCK}
 _FOLDERS = {"objects", "unfinished", *SIDE_FOLDERS}
 
 Problem = dict[str, str]
@@ -52,7 +52,7 @@ def _locked(folder: Path) -> Iterator[bool]:
     """Hold the lock, so that nothing changes meanwhile; false on a read-only disk, where nothing can."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(exclusive(folder / change.LOCK))
+            stack.enter_context(exclusive(folder / transaction.LOCK))
             writable = True
         except OSError:
             writable = False
@@ -100,7 +100,7 @@ def _recovered(folder: Path, notes: list[str], writable: bool) -> Iterator[Probl
         if not writable:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         with contextlib.closing(database.connect(folder)) as connection:
-            if change.recover(folder, connection):
+            if transaction.recover(folder, connection):
                 notes.append("tidied up after a process that ended before it was done")
     except OSError as error:
         notes.append(f"a process ended before it was done; tidying up needs a writable folder ({error.strerror})")
@@ -152,7 +152,7 @@ def _versions(folder: Path, counts: dict[str, int]) -> Iterator[Problem]:
             same = (parent, kind, time, own) == (entry["parent"], entry["kind"], entry["time"], sequence)
             same = same and digest_of(summary.encode()) == entry["summary"]
             if data is not None:
-                digest = change.manifest_digest(model, data, summary)
+                digest = transaction.manifest_digest(model, data, summary)
                 same = same and sequence in facts and json.loads(facts[sequence])["manifest"] == digest
             if not same:
                 yield {"problem": f"version {number}: its record differs from the ledger", "repair": _BACKUP}
@@ -202,14 +202,13 @@ def _users(connection: sqlite3.Connection) -> dict[str, list[int]]:
 
 
 def _current(folder: Path) -> Iterator[Problem]:
+    from ecbm.keep.stored_datasets import fingerprint_of_bytes
     from ecbm.keep.workspace import Workspace
 
     workspace = Workspace(folder)
     version = workspace.version()
     facts = workspace.described([version])[0]["fingerprints"]
-    data = workspace.data(version.version)
-    data.__dict__.pop("row_digests", None)  # computed anew from the inputs themselves
-    if data.fingerprint != facts.get("data"):
+    if fingerprint_of_bytes(workspace.data(version.version)) != facts.get("data"):
         yield {"problem": f"version {version.version}: the data's fingerprint differs", "repair": _BACKUP}
     if version.model is not None and workspace.model(version.version).fingerprint != facts.get("model"):
         yield {"problem": f"version {version.version}: the model's fingerprint differs", "repair": _BACKUP}
@@ -217,4 +216,4 @@ def _current(folder: Path) -> Iterator[Problem]:
 
 def _seal_again(folder: Path) -> None:
     with contextlib.closing(database.connect(folder)) as connection:
-        change.seal_up(folder, connection)
+        transaction.seal_up(folder, connection)

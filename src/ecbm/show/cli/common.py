@@ -1,4 +1,4 @@
-"""What the commands share: options, JSON output, the signature of a change."""
+"""What the commands share: options, JSON output, figures and lines for people."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-if TYPE_CHECKING:
-    from ecbm.keep.signature import Signature
-
 __all__ = [
     "AuthorOption", "ExpectOption", "JsonOption", "ReasonOption", "WorkspaceArgument",
-    "figure", "print_json", "say", "signed",
+    "figure", "print_json", "say",
 ]  # fmt: skip
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -48,13 +45,6 @@ def _plain(value: Any) -> Any:
 def print_json(value: dict[str, Any]) -> None:
     """One object on standard output."""
     sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False) + "\n")
-
-
-def signed(author: str, reason: str) -> Signature:
-    """The signature of a change."""
-    from ecbm.keep.signature import Signature
-
-    return Signature(author, reason)
 
 
 def figure(value: float | None) -> str:

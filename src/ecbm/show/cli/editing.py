@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +15,10 @@ from ecbm.show.cli.common import (
     WorkspaceArgument,
     print_json,
     say,
-    signed,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from ecbm.keep.workspace import Workspace
 
 __all__ = ["register"]
 
@@ -51,25 +53,18 @@ def edit(
 
     Paths in it are relative to the file. If somebody else has changed the model meanwhile, nothing is done.
     """
-    from ecbm.edit.files import read_edit
-    from ecbm.keep.changing import edit_model, preview_edit
     from ecbm.keep.words import done, summary_of, summary_words
     from ecbm.keep.workspace import Workspace
 
     opened = Workspace(workspace)
-    start = opened.version()
-    change = read_edit(file, opened.data(start.version))
     if preview:
-        version, report = start.version, preview_edit(opened, change, method, budget=budget)
+        version, report = opened.head, opened.preview(file, method, budget=budget)
     else:
-        looked_at = start.version if expect is None else expect
-        version, report = edit_model(
-            opened, change, method, signature=signed(author, reason), expected=looked_at, budget=budget
-        )
+        version, report = opened.edit(file, method, reason=reason, author=author, expect=expect, budget=budget)
     if as_json:
         print_json({**report, "version": version, **({"preview": True} if preview else {})})
         return
-    words = summary_words(summary_of(report, done(str(change))))
+    words = summary_words(summary_of(report, done(report["edit"])))
     say(f"preview, nothing kept: {words}" if preview else f"version {version}: {words}")
     if report.get("warning"):
         say(f"warning: {report['warning']}")
@@ -86,9 +81,10 @@ def undo(
 
     The version that is left stays in the workspace. To remove a person's data for good, use 'ecbm erase'.
     """
-    from ecbm.keep.history import undo as step_back
+    from ecbm.keep.workspace import Workspace
 
-    _move(workspace, step_back, signed(author, reason), expect, as_json)
+    opened = Workspace(workspace)
+    _moved(opened, opened.head, opened.undo(reason=reason, author=author, expect=expect), as_json)
 
 
 def redo(
@@ -99,22 +95,19 @@ def redo(
     as_json: JsonOption = False,
 ) -> None:
     """Take the last undo back, bit for bit."""
-    from ecbm.keep.history import redo as step_forward
-
-    _move(workspace, step_forward, signed(author, reason), expect, as_json)
-
-
-def _move(folder: Path, action: Any, signature: Any, expect: int | None, as_json: bool) -> None:
-    from ecbm.keep.words import summary_words
     from ecbm.keep.workspace import Workspace
 
-    opened = Workspace(folder)
-    before = opened.head
-    version = opened.version(action(opened, signature=signature, expected=expect))
+    opened = Workspace(workspace)
+    _moved(opened, opened.head, opened.redo(reason=reason, author=author, expect=expect), as_json)
+
+
+def _moved(opened: Workspace, before: int, after: int, as_json: bool) -> None:
+    from ecbm.keep.words import summary_words
+
     if as_json:
-        print_json({"version": version.version, "from": before})
+        print_json({"version": after, "from": before})
         return
-    say(f"version {before} → version {version.version}: {summary_words(version.summary)}")
+    say(f"version {before} → version {after}: {summary_words(opened.version(after).summary)}")
 
 
 def erase(
@@ -137,12 +130,11 @@ def erase(
     pages are destroyed. The ledger keeps that an erasure happened, not whose record it was. What cannot be reached
     is listed at the end.
     """
-    from ecbm.keep.erase import erase_samples
     from ecbm.keep.words import counted
     from ecbm.keep.workspace import Workspace
 
     opened = Workspace(workspace)
-    result = erase_samples(opened, [*ids, *(more or [])], method, signature=signed(author, reason), expected=expect)
+    result = opened.erase([*ids, *(more or [])], method, reason=reason, author=author, expect=expect)
     if as_json:
         print_json({**result["report"], **{name: value for name, value in result.items() if name != "report"}})
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ecbm.show.cli.common import AuthorOption, JsonOption, ReasonOption, WorkspaceArgument, print_json, say, signed
+from ecbm.show.cli.common import AuthorOption, JsonOption, ReasonOption, WorkspaceArgument, print_json, say
 
 __all__ = ["register"]
 
@@ -57,10 +57,9 @@ def export(
     Load it with ecbm.load("DIR"), or its model.safetensors with any safetensors library. It holds no samples.
     An erasure reaches exports in WORKSPACE/exports, but not those elsewhere.
     """
-    from ecbm.keep.exporting import export_version
     from ecbm.keep.workspace import Workspace
 
-    result = export_version(Workspace(workspace), folder, version, onnx=onnx, signature=signed(author, reason))
+    result = Workspace(workspace).export(folder, version, onnx=onnx, reason=reason, author=author)
     if as_json:
         print_json(result)
         return

@@ -1,4 +1,4 @@
-"""Making a workspace, training in it, and editing the model it keeps."""
+"""What a workspace can be asked to do: be made, train, take over a model, edit it, preview an edit."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import os
 import shutil
 import sqlite3
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
+from ecbm.edit.files import read_edit
 from ecbm.errors import InputError
-from ecbm.keep import change, database, durable
-from ecbm.keep.change import Change, NewVersion
+from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
-from ecbm.keep.datasets import store_dataset, store_edited
 from ecbm.keep.edit_record import edit_details
+from ecbm.keep.environment import computed
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
-from ecbm.keep.models import store_model
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
-from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep.records import Version, erased, untrained
+from ecbm.keep.signature import Signature, start_from
+from ecbm.keep.stored_datasets import store_dataset, store_edited
+from ecbm.keep.stored_models import store_model
+from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.words import counted, done, summary_of
-from ecbm.keep.workspace import Workspace, erased, untrained
+from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
+from ecbm.train.backbones import resolve_backbone
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
@@ -36,24 +41,23 @@ __all__ = ["adopt_model", "create_workspace", "edit_model", "preview_edit", "sha
 def create_workspace(
     folder: str | Path,
     data: Dataset,
-    recipe: Recipe | None = None,
+    recipe: Recipe | None,
     *,
-    source: str = "",
-    signature: Signature = UNSIGNED,
-) -> Workspace:
-    """Make a workspace with a dataset; the folder appears whole or not at all.
+    model: ConceptBottleneck | None,
+    source: str,
+    signature: Signature,
+) -> None:
+    """:meth:`ecbm.Workspace.create`."""
+    recipe = recipe or Recipe()
+    resolve_backbone(recipe, tuple(data.inputs.shape))
+    if model is not None:
+        Editor(model, data)  # refuses a model of other data
+    _create(folder, data, recipe, source, signature)
+    if model is not None:
+        adopt_model(Workspace(folder), model, signature=signature)
 
-    Parameters
-    ----------
-    folder
-        A new or empty folder.
-    data
-        The dataset, copied into the workspace.
-    recipe
-        How models are trained in it.
-    source
-        Where the data came from, for the log and for what an erasure cannot reach.
-    """
+
+def _create(folder: str | Path, data: Dataset, recipe: Recipe, source: str, signature: Signature) -> None:
     folder = Path(folder)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder}: exists already and is not empty; give a new folder")
@@ -62,9 +66,9 @@ def create_workspace(
     _remove_dead_drafts(target)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.init")
     durable.make_folder(draft)
-    with exclusive(draft / change.LOCK):
+    with exclusive(draft / transaction.LOCK):
         try:
-            _fill(draft, data, recipe or Recipe(), source, signature)
+            _fill(draft, data, recipe, source, signature)
             durable.step("rename", target)
             if target.is_dir():
                 target.rmdir()  # empty, as checked above
@@ -75,14 +79,13 @@ def create_workspace(
                 raise database.sqlite_failure(folder, error) from None
             raise
     durable.flush_folder(target.parent)
-    return Workspace(folder)
 
 
 def _remove_dead_drafts(target: Path) -> None:
     """Remove what an earlier attempt left that was killed; one that is still running holds its lock."""
     for draft in target.parent.glob(f".{target.name}.????????.init"):
         try:
-            with exclusive(draft / change.LOCK, patience=0):
+            with exclusive(draft / transaction.LOCK, patience=0):
                 shutil.rmtree(draft, ignore_errors=True)
         except (BusyError, OSError):
             continue
@@ -91,14 +94,14 @@ def _remove_dead_drafts(target: Path) -> None:
 def _fill(draft: Path, data: Dataset, recipe: Recipe, source: str, signature: Signature) -> None:
     connection = database.create(draft)
     try:
-        opened = Change(draft, connection)
+        opened = Transaction(draft, connection)
         opened.objects.create()
         manifest = store_dataset(data, opened.put)
         words = f"started with {counted(len(data), 'sample')}"
-        details = [*signature.details(), *([Detail("source", source)] if source else [])]
+        details = [*signature.details(), *([Detail("source", source)] if source else []), *computed({})]
         facts = {"data": data.fingerprint}
         new = NewVersion("init", None, None, manifest, {"words": words, "shape": shape_of(data)}, facts)
-        with database.transaction(connection):
+        with database.atomically(connection):
             opened.set_meta("format", database.FORMAT)
             opened.set_meta("created", now())
             opened.set_meta("recipe", canonical(recipe.to_dict()))
@@ -122,58 +125,52 @@ def shape_of(data: Dataset) -> dict[str, Any]:
     }
 
 
-def train_model(
-    workspace: Workspace,
-    recipe: Recipe,
-    *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-) -> int:
-    """Train on the current data and keep the model as a new version; returns its number."""
+def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signature, expected: int | None) -> int:
+    """:meth:`ecbm.Workspace.train`."""
     version = workspace.version()
     start_from(version.version, expected)
     if version.data is None:
         raise erased(version)
-    data = workspace.data(version.version)
+    recipe = recipe or workspace.recipe
     signed = signature.details()
+    data = workspace.data(version.version)
     cache = workspace.folder / "cache"
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
     model = train(data, recipe, checkpoint=cache / f"training-{name}.safetensors")
-    return _keep_trained(workspace, version.version, version.data, data, model, "trained", signed)
+    how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
+    return _keep_trained(workspace, version, data, model, "trained", [*signed, *how])
 
 
-def adopt_model(
-    workspace: Workspace,
-    model: ConceptBottleneck,
-    *,
-    signature: Signature = UNSIGNED,
-) -> int:
-    """Keep a model that was trained elsewhere on this very data (checked by fingerprint)."""
+def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Signature) -> int:
+    """:meth:`ecbm.Workspace.adopt`."""
     version = workspace.version()
     if version.data is None:
         raise erased(version)
     data = workspace.data(version.version)
     Editor(model, data)
-    return _keep_trained(workspace, version.version, version.data, data, model, "imported", signature.details())
+    details = [*signature.details(), *computed({})]
+    return _keep_trained(workspace, version, data, model, "imported", details)
 
 
 def _keep_trained(
     workspace: Workspace,
-    parent: int,
-    manifest: dict[str, Any],
+    version: Version,
     data: Dataset,
     model: ConceptBottleneck,
     verb: str,
-    signed: list[Detail],
+    details: list[Detail],
 ) -> int:
+    assert version.data is not None
     backbone = model.recipe.to_dict()["backbone"]
     words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(len(data), 'sample')}"
-    summary = {"words": words, "method": "train", "backbone": backbone, "shape": shape_of(data)}
+    method = {"trained": "train", "imported": "import"}[verb]
+    summary = {"words": words, "method": method, "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}
-    with change.begin(workspace.folder, parent) as opened:
+    with transaction.begin(workspace.folder, version.version) as opened:
         stored = store_model(model, opened.put)
-        return opened.commit_version(NewVersion("train", parent, stored, manifest, summary, facts), signed)
+        new = NewVersion("train", version.version, stored, version.data, summary, facts)
+        return opened.commit_version(new, details)
 
 
 def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, dict[str, Any]]:
@@ -188,42 +185,45 @@ def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, di
     return editor, version.version, version.data
 
 
-def preview_edit(workspace: Workspace, edit: Edit, method: str = "auto", **options: Any) -> dict[str, Any]:
-    """The report of an edit that is not made."""
+def _edit(given: Edit | str | os.PathLike[str], data: Dataset) -> Edit:
+    if isinstance(given, Edit):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return read_edit(os.fspath(given), data)
+    raise InputError(f"expected an Edit or the path of an edit file, got {type(given).__name__}")
+
+
+def preview_edit(
+    workspace: Workspace, edit: Edit | str | os.PathLike[str], method: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """:meth:`ecbm.Workspace.preview`."""
     editor, _, _ = _editor(workspace, None)
-    return editor.preview(edit, method, **options)
+    return editor.preview(_edit(edit, editor.data), method, **options)
 
 
 def edit_model(
     workspace: Workspace,
-    edit: Edit,
-    method: str = "auto",
+    edit: Edit | str | os.PathLike[str],
+    method: str,
+    options: Mapping[str, Any],
     *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-    **options: Any,
+    signature: Signature,
+    expected: int | None,
 ) -> tuple[int, dict[str, Any]]:
-    """Apply an edit and keep the result as a new version; returns its number and the report.
-
-    Parameters
-    ----------
-    expected
-        The version the caller has looked at; where it is not the current one any more, nothing is done.
-    options
-        Passed on to :meth:`ecbm.Editor.apply`, for example ``budget``.
-    """
+    """:meth:`ecbm.Workspace.edit`."""
     editor, parent, manifest = _editor(workspace, expected)
     signed = signature.details()
+    edit = _edit(edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
     result = editor.apply(edit, method, **options)
     keep_curvature(workspace.folder, editor)
-    words = done(str(edit))
-    summary = summary_of(result.report, words) | {"shape": shape_of(result.data)}
+    how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
+    summary = summary_of(result.report, done(str(edit))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
-    with change.begin(workspace.folder, parent) as opened:
+    with transaction.begin(workspace.folder, parent) as opened:
         data = store_edited(manifest, editor.data, result.data, opened.objects, opened.put)
         model = store_model(result.model, opened.put)
-        details = [*signed, Detail("report", plain(result.report)), *edit_details(edit)]
+        details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(edit)]
         version = opened.commit_version(NewVersion("edit", parent, model, data, summary, facts), details)
     return version, result.report
