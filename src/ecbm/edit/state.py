@@ -11,13 +11,11 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
-from ecbm.curvature import EKFAC, ConceptLoss, LabelLoss, Vector
-from ecbm.curvature.losses import Fisher
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import has_statistics
 from ecbm.edit.frozen import FrozenHeads
@@ -30,6 +28,10 @@ from ecbm.train.heads.objectives import LabelObjective, concept_curvature, rows_
 from ecbm.train.heads.precondition import FeatureBasis, class_blocks, fits_class_blocks, invert_blocks
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms, concept_terms
+
+if TYPE_CHECKING:
+    from ecbm.curvature import EKFAC, Vector
+    from ecbm.curvature.losses import Fisher
 
 __all__ = ["STALENESS_LIMIT", "EditorState", "Facts"]
 
@@ -228,6 +230,8 @@ class EditorState:
         return self._concept_curvature[fisher]
 
     def _fit(self, fisher: Fisher, rows: slice) -> EKFAC:
+        from ecbm.curvature import EKFAC, ConceptLoss
+
         loss = ConceptLoss(self.terms.targets[rows], self.terms.weights[rows])
         inputs = self.inputs
         if rows != slice(None):
@@ -250,6 +254,8 @@ class EditorState:
     def label_curvature(self, fisher: Fisher) -> EKFAC:
         """EK-FAC of J_Y at the model."""
         if fisher not in self._label_curvature:
+            from ecbm.curvature import EKFAC, LabelLoss
+
             head, loss, recipe = self.model.label_head, LabelLoss(self.train.labels), self.model.recipe
             l2 = recipe.label_regularisation
             self._label_curvature[fisher] = self._timed(
@@ -286,6 +292,16 @@ class EditorState:
     def _for_successor(self, fisher: Fisher) -> _Inherited:
         sample = self._fit(fisher, slice(0, _STALENESS_SAMPLE))
         return _Inherited(self._concept_curvature[fisher], sample, self.staleness.get(fisher, 0.0))
+
+    def prepare(self, design: Tensor, basis: FeatureBasis | None) -> None:
+        """Compute what edits start from, with what training has found out."""
+        self.__dict__["design"] = design
+        if basis is not None:
+            self.__dict__["basis"] = basis
+        self.validation  # noqa: B018
+        if self.model.recipe.is_linear:
+            self.frozen  # noqa: B018
+        self.label_blocks  # noqa: B018
 
     # -- hooks for keeping facts between processes ---------------------------------------------------------
 

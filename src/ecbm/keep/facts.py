@@ -54,7 +54,10 @@ def recall_facts(workspace: Path, editor: Editor, version: int) -> Recalled:
         listed = json.loads(path.read_bytes())
         if listed["format"] != _FORMAT:
             raise ValueError("another format")
-        files = {name: (str(digest), _read(cache / f"{digest}.facts", digest)) for name, digest in listed["groups"].items()}
+        files = {
+            name: (str(digest), _read(cache / f"{digest}.facts", digest))
+            for name, digest in listed["groups"].items()
+        }
         editor.state.restore({name: group for name, (_, group) in files.items()})
         return Recalled(int(listed["root"]), files)
     except FileNotFoundError:
@@ -90,8 +93,12 @@ def keep_facts(workspace: Path, editor: Editor, recalled: Recalled) -> None:
 
 def _unchanged(group: dict[str, Tensor], known: tuple[str, dict[str, Tensor]] | None) -> str | None:
     """The file of a group whose tensors are those that were read from it."""
-    same = known is not None and group.keys() == known[1].keys() and all(group[n] is known[1][n] for n in group)
-    return known[0] if known is not None and same else None
+    if known is None or group.keys() != known[1].keys():
+        return None
+    same = (
+        value is known[1][name] or (value.ndim == 0 and value == known[1][name]) for name, value in group.items()
+    )
+    return known[0] if all(same) else None
 
 
 def _write(cache: Path, group: dict[str, Tensor]) -> str:
@@ -129,5 +136,3 @@ def _tidy(cache: Path) -> None:
     for path in (*cache.glob("*.facts"), *cache.glob("*.draft")):
         if path.name not in kept:
             durable.remove(path)
-
-

@@ -307,5 +307,7 @@ class _Selection:
 @lru_cache(maxsize=16)
 def _encoded(names: tuple[str, ...]) -> bytes:
     """Names as the fingerprint reads them. Edited datasets share their tuples, so this is done once for most."""
-    joined = "\x1f".join(f"{len(name)}:{name}" for name in names)
+    # Splits are many times the same few words.
+    marked = {name: f"{len(name)}:{name}" for name in set(names)}
+    joined = "\x1f".join([marked[name] for name in names])
     return f"{len(names)}|{joined}|".encode()

@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ecbm.curvature.losses import FISHER_TYPES, Fisher
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.state import EditorState, Facts
 from ecbm.errors import InputError
 from ecbm.train.model import ConceptBottleneck
+
+if TYPE_CHECKING:
+    from ecbm.curvature.losses import Fisher
 
 __all__ = ["LABEL_CURVATURES", "Method", "Options", "Outcome"]
 
@@ -72,7 +74,7 @@ class Options:
         if self.damping is not None and not (_number(self.damping) and self.damping >= 0):
             raise InputError(f"damping must be a finite number of at least 0, got {self.damping!r}")
         for name, value, allowed in (
-            ("fisher", self.fisher, FISHER_TYPES),
+            ("fisher", self.fisher, ("true", "empirical", "exact")),
             ("gradient", self.gradient, ("difference", "full")),
             ("label_curvature", self.label_curvature, (None, *LABEL_CURVATURES)),
         ):

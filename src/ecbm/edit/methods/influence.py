@@ -25,7 +25,7 @@ from ecbm.train.heads.label import block_step
 from ecbm.train.heads.objectives import LabelObjective, rows_of
 from ecbm.train.model import ConceptBottleneck, linear_from
 
-__all__ = ["influence_edit"]
+__all__ = ["ekfac_edit", "hessian_edit"]
 
 # Up to this many parameters the whole matrix is built; it costs as many Hessian products.
 _DENSE = 400
@@ -33,7 +33,17 @@ _CG_ITERATIONS = 50
 _CG_TOLERANCE = 1e-4
 
 
-def influence_edit(method: str, alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+def ekfac_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+    """The paper's ECBM: an influence step with EK-FAC curvature."""
+    return _influence("ekfac", alignment, state, options)
+
+
+def hessian_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+    """The paper's CBM-IF: an influence step with the (damped) exact Hessian."""
+    return _influence("hessian", alignment, state, options)
+
+
+def _influence(method: str, alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """One influence step on g, then one on f with the inputs that the edited g gives."""
     linear = state.model.recipe.is_linear
     stage: Stage = FrozenStage(alignment, state) if linear else DeepStage(alignment, state)

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from ecbm.edit.alignment import Alignment
-from ecbm.edit.methods.auto.cost import CostModel
-from ecbm.edit.methods.auto.ladder import climb
-from ecbm.edit.methods.auto.rungs import MOVES
 from ecbm.edit.methods.base import Options, Outcome
-from ecbm.edit.methods.exact import exact_edit
 from ecbm.edit.state import EditorState
 
 __all__ = ["auto_edit"]
@@ -16,5 +12,11 @@ __all__ = ["auto_edit"]
 def auto_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """On frozen features ``exact``; otherwise the exact heads, and then the backbone as far as the budget goes."""
     if state.model.recipe.is_linear:
+        from ecbm.edit.methods.exact import exact_edit
+
         return exact_edit(alignment, state, options)
+    from ecbm.edit.methods.auto.cost import CostModel
+    from ecbm.edit.methods.auto.ladder import climb
+    from ecbm.edit.methods.auto.rungs import MOVES
+
     return climb(alignment, state, options, CostModel.of(alignment), MOVES)
