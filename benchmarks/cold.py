@@ -2,11 +2,11 @@
 
     python benchmarks/cold.py [--data FOLDER] [--sizes 4796 20000 50000] [--rounds 5] [--json FILE]
 
-The first size is CUB's features where ``--data`` names their folder (``samples.csv`` and ``features.npy``); the others
-are drawn with the same width (1,280 features, 112 concepts, 200 classes). ``ecbm edit`` corrects another label in every
-round, so that each starts from the version before it; report, certificate and the new version on disk are part of it.
-*warm* is the same edit by an editor in memory, report included. One thread; medians; seconds of the processor (user and
-system) beside those of the clock, since a busy machine stretches the clock alone.
+The first size is CUB's features where ``--data`` names their folder (``samples.csv`` and ``features.npy``); the
+others are drawn with the same width (1,280 features, 112 concepts, 200 classes). ``ecbm edit`` corrects another
+label in every round, so that each starts from the version before it; report, certificate and the new version on
+disk are part of it. *warm* is the same edit by an editor in memory, report included. One thread; medians; seconds
+of the processor (user and system) beside those of the clock, since a busy machine stretches the clock alone.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def measure(source: Path, folder: Path, rounds: int) -> dict[str, float]:
     """All figures of one dataset."""
     ecbm, workspace = [sys.executable, "-m", "ecbm.show.cli"], folder / "workspace"
     table = pd.read_csv(source / "samples.csv", dtype={"id": str})
-    timed(*ecbm, "init", str(workspace), "--data", str(source / "samples.csv"), "--features", str(source / "features.npy"))
+    files = ["--data", str(source / "samples.csv"), "--features", str(source / "features.npy")]
+    timed(*ecbm, "init", str(workspace), *files)
     train = timed(*ecbm, "train", str(workspace))
     bare, cold = [], []
     wanted = edits(table, 2 * rounds)
@@ -104,21 +105,12 @@ def measure(source: Path, folder: Path, rounds: int) -> dict[str, float]:
         path.write_text(json.dumps(content))
         bare.append(timed(sys.executable, "-c", "import torch"))
         cold.append(timed(*ecbm, "edit", str(workspace), str(path)))
-    clock = {name: statistics.median(pair[0] for pair in pairs) for name, pairs in (("torch", bare), ("edit", cold))}
-    processor = {name: statistics.median(pair[1] for pair in pairs) for name, pairs in (("torch", bare), ("edit", cold))}
-    return {
-        "samples": int((table["split"] == "train").sum()),
-        "train": train[1],
-        "train_clock": train[0],
-        "edit": processor["edit"],
-        "edit_clock": clock["edit"],
-        "import_torch": processor["torch"],
-        "above_torch": processor["edit"] - processor["torch"],
-        "above_torch_clock": clock["edit"] - clock["torch"],
-        "faster": train[1] / processor["edit"],
-        "faster_clock": train[0] / clock["edit"],
-        "warm": warm(workspace, wanted[rounds:]),
-    }
+    row: dict[str, float] = {"samples": int((table["split"] == "train").sum())}
+    for place, kind in enumerate(("_clock", "")):
+        torch, edit = (statistics.median(pair[place] for pair in pairs) for pairs in (bare, cold))
+        row |= {f"train{kind}": train[place], f"edit{kind}": edit, f"import_torch{kind}": torch}
+        row |= {f"above_torch{kind}": edit - torch, f"faster{kind}": train[place] / edit}
+    return row | {"warm": warm(workspace, wanted[rounds:])}
 
 
 def main() -> None:

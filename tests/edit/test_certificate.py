@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 import ecbm
 from ecbm.edit import carry
+from ecbm.edit.alignment import align
 from ecbm.edit.certificate import Certificate, certify, spectral_bound
 from ecbm.edit.report import _design_norm
-from ecbm.edit.alignment import align
 from ecbm.train import stages
 from ecbm.train.heads.objectives import with_ones
-from kit import concept_objective, label_objective
 from ecbm.train.model import ConceptBottleneck
-from kit import newton_logistic, newton_multinomial, tabular
+from kit import concept_objective, label_objective, newton_logistic, newton_multinomial, tabular
 
 DATA = tabular(40, 3, concepts=("round", "red", "big"), missing=0.1)
 VALIDATION = DATA.split("val")

@@ -19,7 +19,9 @@ __all__ = ["Alignment", "Matching", "align"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Matching:
-    """Places along one axis, before and after: what stood at ``old[i]`` stands at ``new[i]``; the rest went or came."""
+    """Places along one axis, before and after: what stood at ``old[i]`` stands at ``new[i]``; the rest went or
+    came.
+    """
 
     old: Tensor
     new: Tensor

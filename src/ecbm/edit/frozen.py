@@ -1,8 +1,8 @@
 """The solved concept heads of a model on frozen features, and how they follow an edit.
 
 The linear backbone is a standardisation, so after an edit everything but the heads is known up to an affine map:
-features of samples that stay, logits, sums of residuals and preconditioners are those before the edit. Only concepts
-whose terms changed are solved again (:mod:`ecbm.edit.warm`).
+features of samples that stay, logits, sums of residuals and preconditioners are those before the edit. Only
+concepts whose terms changed are solved again (:mod:`ecbm.edit.warm`).
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class FrozenHeads:
     def moved(self, concepts: Matching, touched: Tensor, parameters: Tensor, terms: ConceptTerms) -> FrozenHeads:
         """Heads on the same features for the concepts that are left, some of them with other parameters.
 
-        Logits and sums of ``touched`` concepts are computed anew in float64, so that nothing adds up over many edits;
-        their preconditioners stay, for those may be off.
+        Logits and sums of ``touched`` concepts are computed anew in float64, so that nothing adds up over many
+        edits; their preconditioners stay, for those may be off.
         """
         origin = concepts.origin
         logits, sums, diagonal = self.logits[origin], self.sums[origin], self.kept_diagonal[origin].clone()
@@ -194,7 +194,7 @@ def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Te
 def move_heads(
     alignment: Alignment, heads: FrozenHeads, rows: KeptRows, touched: Tensor, tolerance: float
 ) -> MovedConcepts | None:
-    """Solve the ``touched`` concepts (new columns, none of them new) on the edited terms; ``None``: not converged."""
+    """Solve the ``touched`` concepts (none of them new) on the edited terms; ``None`` where that does not converge."""
     at, terms = alignment.concepts.origin[touched], alignment.terms_after
     return solve_moved_concepts(
         rows.design,

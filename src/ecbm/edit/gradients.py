@@ -34,7 +34,7 @@ class ConceptPart(nn.Module):
 
     @property
     def trained(self) -> list[str]:
-        """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves either."""
+        """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves."""
         return [name for name, parameter in self.named_parameters() if parameter.requires_grad]
 
 

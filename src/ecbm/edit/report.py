@@ -88,8 +88,9 @@ def report_of(
     """
     model, carried = outcome.model, carry(alignment)
     facts = _known(outcome, alignment, state, carried)
-    design = facts.design
-    assert design is not None and facts.validation is not None
+    design, validation = facts.design, facts.validation
+    assert design is not None
+    assert validation is not None
     logits = facts.heads.logits.T if facts.heads is not None else design @ rows_of(model.concept_head).T
     edited, unedited = (
         Measured(m, alignment, values)
@@ -111,7 +112,7 @@ def report_of(
             alignment.model,
             model,
             alignment.model.concept_logits_from(state.validation[:, :-1]).detach(),
-            model.concept_logits_from(facts.validation[:, :-1]).detach(),
+            model.concept_logits_from(validation[:, :-1]).detach(),
             "val" if "val" in alignment.data.split_sizes else "train",
         ),
     }
@@ -126,7 +127,7 @@ def report_of(
     plain: dict[str, Any] = json_ready(report)
     # The features above are those of the old validation samples; where the edit changed these, they are not facts.
     same_validation = not alignment.edit.remove_samples and alignment.edit.add_samples is None
-    return plain, Facts(design, facts.validation if same_validation else None, facts.heads)
+    return plain, Facts(design, validation if same_validation else None, facts.heads)
 
 
 def _known(outcome: Outcome, alignment: Alignment, state: EditorState, carried: ConceptBottleneck) -> Facts:
@@ -163,8 +164,9 @@ def _logits_before(carried: ConceptBottleneck, alignment: Alignment, state: Edit
 
 
 def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str, Any]:
-    model, alignment, design = edited.model, edited.alignment, facts.design
-    assert design is not None and facts.validation is not None
+    model, alignment, design, validation = edited.model, edited.alignment, facts.design, facts.validation
+    assert design is not None
+    assert validation is not None
     gradient = facts.heads.gradient if facts.heads is not None else edited.concept_gradient(design)
     joint = model.recipe.regime == "joint"
     covers = "both heads"
@@ -179,7 +181,7 @@ def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str
         edited.bottleneck,
         alignment.after.labels,
         float(edited.label_gradient.norm()),
-        facts.validation,
+        validation,
         covers,
         concept_head_fixed=joint,
         design_norm=_design_norm(alignment, state, model, design),

@@ -44,7 +44,8 @@ Group = dict[str, Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What carrying out an edit has found out about the edited model: features of its training and validation samples
+    """What carrying out an edit has found out about the edited model: features of its training and validation
+    samples
     (with ones), and its solved heads on frozen features. ``None``: not known.
     """
 
@@ -97,7 +98,7 @@ class EditorState:
         return self._timed("features", lambda: stages.feature_design(self.model.backbone, inputs))
 
     def edited_design(self, alignment: Alignment, model: ConceptBottleneck) -> Tensor:
-        """Features of the edited training samples under a carried model, from the kept ones where they are those."""
+        """Features of the edited training samples under a carried model, from kept ones where they are the same."""
         samples = alignment.samples
         if samples.unchanged:
             return self.design
@@ -282,12 +283,13 @@ class EditorState:
             # sums over all samples: these precondition and do not show one of them
             known = self.__dict__.get("label_blocks")
             other._label_preconditioner = known if known is not None else self._label_preconditioner
-        shapes = [(name, p.shape) for name, p in self.part.named_parameters()] if self._concept_curvature else None
-        if shapes == [(name, p.shape) for name, p in other.part.named_parameters()]:
-            if model.concept_names == self.model.concept_names:
-                for fisher in self._concept_curvature:
-                    other._inherited[fisher] = self._for_successor(fisher)  # type: ignore[arg-type]
+        if self._concept_curvature and self._shapes() == other._shapes():
+            for fisher in self._concept_curvature:
+                other._inherited[fisher] = self._for_successor(fisher)  # type: ignore[arg-type]
         return other
+
+    def _shapes(self) -> tuple[tuple[str, ...], list[tuple[str, torch.Size]]]:
+        return self.model.concept_names, [(name, p.shape) for name, p in self.part.named_parameters()]
 
     def _for_successor(self, fisher: Fisher) -> _Inherited:
         sample = self._fit(fisher, slice(0, _STALENESS_SAMPLE))

@@ -1,11 +1,12 @@
 """What an edit starts from, kept between processes: a cold edit then computes only what it changes.
 
-Facts of a version (:class:`~ecbm.edit.state.EditorState`) lie in the folder ``cache`` as files named by their digest,
-with a small list beside them. Nothing depends on them: what is damaged, unknown or too old is dropped and computed
-again, and an erasure destroys the folder. Versions share files that an edit left as they were.
+Facts of a version (:class:`~ecbm.edit.state.EditorState`) lie in the folder ``cache`` as files named by their
+digest, with a small list beside them. Nothing depends on them: what is damaged, unknown or too old is dropped and
+computed again, and an erasure destroys the folder. Versions share files that an edit left as they were.
 
-The list also says at which version the facts were computed from the data itself (``root``); facts that came forward from
-there by edits agree with fresh ones to rounding, not to the bit, so replaying an edit starts from the same root.
+The list also says at which version the facts were computed from the data itself (``root``); facts that came forward
+from there by edits agree with fresh ones to rounding, not to the bit, so replaying an edit starts from the same
+root.
 """
 
 from __future__ import annotations

@@ -12,12 +12,11 @@ from edit_kit import LEVELS, edit_of, spare
 from torch import nn
 
 import ecbm
-from ecbm.edit.report import json_ready
 from ecbm.edit.carry import restandardise
+from ecbm.edit.report import json_ready
 from ecbm.train.heads.objectives import with_ones
-from kit import concept_objective
 from ecbm.train.terms import concept_terms
-from kit import tabular
+from kit import concept_objective, tabular
 
 DATA = tabular(60, missing=0.05)
 BIRDS = ecbm.datasets.birds(n=80, size=24)

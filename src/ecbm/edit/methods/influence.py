@@ -1,10 +1,12 @@
-"""``ekfac`` and ``hessian``: the paper's influence steps, with EK-FAC curvature (ECBM) or the exact Hessian (CBM-IF).
+"""``ekfac`` and ``hessian``: the paper's influence steps, with EK-FAC curvature (ECBM) or the exact Hessian
+(CBM-IF).
 
     g:  θ' = θ − (H + δ)⁻¹(∇J'_C(θ) − ∇J_C(θ))        f:  φ' = φ − H_f⁻¹ ∇J'_Y(φ), with the inputs that g' gives
 
 (docs/method.md, "The influence step"). They are applied as the paper writes them, unguarded: where a step makes the
-edited objective worse, the report says so and the step is kept all the same. The objective stepped on is the one that
-retraining would minimise, with the edited data's positive weights and, for the linear backbone, its standardisation.
+edited objective worse, the report says so and the step is kept all the same. The objective stepped on is the one
+that retraining would minimise, with the edited data's positive weights and, for the linear backbone, its
+standardisation.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ecbm.curvature import EKFAC, ConceptLoss, ExactOperator, LabelLoss, Vector
+from ecbm.curvature import EKFAC, ExactOperator, LabelLoss, Vector
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.heads import label_design
 from ecbm.edit.methods.base import Options, Outcome

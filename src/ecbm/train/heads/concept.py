@@ -1,10 +1,10 @@
 """The concept head: k L2-regularised logistic regressions on shared features, solved in float64 to a gradient norm.
 
-Newton with conjugate gradients (:mod:`ecbm.train.heads.newton`). What makes it fast where a general optimiser is not:
-one preconditioner for all concepts, Hessian products in float32 for as long as that helps, and concepts that have
-converged leave the batch, so that the cost follows those that still move. scikit-learn's and SciPy's solvers do none
-of these: no shared preconditioner, no weights by (sample, concept), and a gradient tolerance that stops short of what
-a certificate needs.
+Newton with conjugate gradients (:mod:`ecbm.train.heads.newton`). What makes it fast where a general optimiser is
+not: one preconditioner for all concepts, Hessian products in float32 for as long as that helps, and concepts that
+have converged leave the batch, so that the cost follows those that still move. scikit-learn's and SciPy's solvers
+do none of these: no shared preconditioner, no weights by (sample, concept), and a gradient tolerance that stops
+short of what a certificate needs.
 """
 
 from __future__ import annotations

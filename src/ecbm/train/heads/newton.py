@@ -17,8 +17,15 @@ from torch import Tensor
 from ecbm.errors import EcbmError
 
 __all__ = [
-    "ConvexSolution", "NewtonResult", "Problem", "Product", "Solved", "conjugate_gradients", "minimise", "solution_of",
-]  # fmt: skip
+    "ConvexSolution",
+    "NewtonResult",
+    "Problem",
+    "Product",
+    "Solved",
+    "conjugate_gradients",
+    "minimise",
+    "solution_of",
+]
 
 _MAX_NEWTON = 200
 _MAX_CG = 300

@@ -75,10 +75,10 @@ def test_as_many_steps_as_asked_are_made_and_repeated_to_the_bit_with_any_seed(s
         assert not torch.equal(mine.double(), start.double())
 
 
-def test_a_deadline_ends_it_before_its_steps(deadline_in: float = 0.2) -> None:
+def test_a_deadline_ends_it_before_its_steps() -> None:
     model = ecbm.train(DATA, ecbm.Recipe(backbone="mlp", hidden=(8,), epochs=1))
     edit = flips(10)
     alignment = align(model, DATA, edit, edit.apply_to(DATA))
-    end = time.monotonic() + deadline_in
+    end = time.monotonic() + 0.2
     _, done = refine(model, alignment, alignment.after.inputs, steps=10**9, learning_rate=1e-3, deadline=end)
     assert 0 < done < 10**9

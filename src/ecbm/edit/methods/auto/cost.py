@@ -1,9 +1,10 @@
 """What things cost, counted and not timed: the work of passes and products, in floating-point operations.
 
-A budget is a share of the work of retraining. Both are counts, so the same edit takes the same steps on a busy machine
-and gives the same bytes (docs/method.md, "Budgets"). On one core a forward pass of the built-in backbones, a training
-step and a product of the heads run within a factor of two of one speed (45 to 98 GFLOP/s measured for ``convnet``,
-``mlp``, ``resnet18`` and heads of 24 to 200 rows), so a share of the work is about a share of the time.
+A budget is a share of the work of retraining. Both are counts, so the same edit takes the same steps on a busy
+machine and gives the same bytes (docs/method.md, "Budgets"). On one core a forward pass of the built-in backbones,
+a training step and a product of the heads run within a factor of two of one speed (45 to 98 GFLOP/s measured for
+``convnet``, ``mlp``, ``resnet18`` and heads of 24 to 200 rows), so a share of the work is about a share of the
+time.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ecbm.train.model import ConceptBottleneck
 __all__ = ["CostModel", "forward_operations"]
 
 # A training step in forward passes over its batch, measured between 2.3 (convnet, 32 px) and 3.6 (mlp), and the
-# operations that calling a step is worth, which only tiny networks feel. Retraining and gradient steps are both counted
-# with them, so an error here only shifts the balance between gradient steps and solves of the heads.
+# operations that calling a step is worth, which only tiny networks feel. Retraining and gradient steps are both
+# counted with them, so an error here only shifts the balance between gradient steps and solves of the heads.
 _TRAINING_STEP = 3.3
 _CALL = 2e7
 # What solving a head on moved features takes, of what it took in training from nothing. An estimate that is too low

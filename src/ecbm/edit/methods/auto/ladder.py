@@ -2,9 +2,10 @@
 
 1. Both heads exactly on the present features. In a wide network this alone is most of an edit, and it is what every
    later rung is compared with.
-2. Moves of the backbone (:mod:`ecbm.edit.methods.auto.rungs`), as far as the budget goes and only where the backbone can
-   feel the edit. After each the concept head is solved again on the new features, and the rung is kept only if it is
-   better (:mod:`ecbm.edit.methods.auto.guard`).
+2. Moves of the backbone (:mod:`ecbm.edit.methods.auto.rungs`), as far as the budget goes and only where the
+backbone can
+   feel the edit. After each the concept head is solved again on the new features, and the rung is kept only if it
+   is better (:mod:`ecbm.edit.methods.auto.guard`).
 3. The label head, which reads the concepts of the last rung, at the end.
 
 Work is counted (:mod:`ecbm.edit.methods.auto.cost`), never timed, unless a clock was asked for.
@@ -155,7 +156,7 @@ def climb(
 
 def _climb(ladder: Ladder, moves: Sequence[Move]) -> str:
     """Try the moves; says in words what was done and why."""
-    alignment, cost = ladder.alignment, ladder.cost
+    alignment = ladder.alignment
     if alignment.model.recipe.regime == "joint":
         return "both heads, jointly; the backbone of a joint model is left as it is"
     if alignment.same_terms and len(alignment.touched_concepts()) == 0:
@@ -168,8 +169,8 @@ def _climb(ladder: Ladder, moves: Sequence[Move]) -> str:
     ladder.spent += work
     if pull < _FEELABLE:
         return (
-            f"both heads exactly; the edit changes the backbone's gradient on some samples by {pull!r} of its size, "
-            "which is drawing noise, so the backbone is left as it is"
+            f"both heads exactly; the edit changes the backbone's gradient on some samples by {pull!r} of its "
+            "size, which is drawing noise, so the backbone is left as it is"
         )
     words = ["both heads exactly"]
     for move in moves:

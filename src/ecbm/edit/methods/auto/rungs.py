@@ -86,7 +86,8 @@ def _backbone_gradients(ladder: Ladder, part: ConceptPart, rows: Tensor) -> tupl
 
 
 def pull_of(ladder: Ladder) -> tuple[float, float]:
-    """How strongly the edit pulls at the backbone: the change of its gradient in units of the old one's; and the work.
+    """How strongly the edit pulls at the backbone: the change of its gradient in units of the old one's; and the
+    work.
 
     Both are of the same few samples. Training ended where the gradient of all samples is small, so that of a few
     is mostly the noise of drawing them: an edit that changes it by little is one the backbone cannot feel.
@@ -109,7 +110,8 @@ _FIT_PASSES, _STEP_PASSES = 8.0, 20.0
 
 
 class CurvatureStep:
-    """An EK-FAC step of the backbone. EK-FAC is block-diagonal, so every layer makes the whole correction on its own
+    """An EK-FAC step of the backbone. EK-FAC is block-diagonal, so every layer makes the whole correction on its
+    own
     and the sum is far too long: the step is rescaled by the exact Gauss–Newton quadratic,
     length = gᵀΔ / Δᵀ(GGN + α)Δ, and damping and length are chosen by the edited objective on a sample of the data.
     """
@@ -188,8 +190,8 @@ def _logits(part: ConceptPart, inputs: Tensor) -> Tensor:
 # -- gradient steps ------------------------------------------------------------------------------------------
 
 _FEWEST_EPOCHS = 0.1
-# The learning rate as shares of the recipe's, for the shortest refinement and from an epoch on: a few steps at a high
-# rate would only do damage.
+# The learning rate as shares of the recipe's, for the shortest refinement and from an epoch on: a few steps at a
+# high rate would only do damage.
 _GENTLE, _FULL = 0.1, 0.25
 
 
