@@ -46,12 +46,13 @@ Group = dict[str, Tensor]
 class Facts:
     """What carrying out an edit has found out about the edited model: features of its training and validation
     samples
-    (with ones), and its solved heads on frozen features. ``None``: not known.
+    (with ones), its solved heads on frozen features, and J_Y. ``None``: not known.
     """
 
     design: Tensor | None = None
     validation: Tensor | None = None
     heads: FrozenHeads | None = None
+    label_value: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +76,8 @@ class EditorState:
         self._concept_curvature: dict[str, EKFAC] = {}
         self._label_curvature: dict[str, EKFAC] = {}
         self._label_preconditioner: Tensor | None = None
+        self.label_value: float | None = None
+        """J_Y at the model, where somebody has computed it."""
 
     def _timed(self, name: str, compute: Callable[[], T]) -> T:
         started = time.monotonic()
@@ -277,6 +280,7 @@ class EditorState:
             other.__dict__["design"] = facts.design
         if facts.validation is not None:
             other.__dict__["validation"] = facts.validation
+        other.label_value = facts.label_value
         if facts.heads is not None:
             other.__dict__["frozen"], other.__dict__["basis"] = facts.heads, facts.heads.basis
         if model.concept_names == self.model.concept_names:
@@ -313,6 +317,7 @@ class EditorState:
         heads = known.get("frozen")
         if heads is not None:
             groups["heads"] = {"logits": heads.logits, "sums": heads.sums, "diagonal": heads.kept_diagonal}
+            groups["heads"]["values"] = heads.values
             leading, largest = heads.leading, torch.tensor(heads.basis.largest, dtype=torch.float64)
             groups["preconditioner"] = {"vectors": heads.basis.vectors, "largest": largest}
             groups["preconditioner"] |= {"inverses": leading.inverses, "rest": leading.rest, "sizes": heads.sizes}
@@ -324,7 +329,9 @@ class EditorState:
         blocks = known.get("label_blocks")
         blocks = blocks if blocks is not None else self._label_preconditioner
         if blocks is not None:
-            groups["labels"] = {"blocks": blocks}
+            groups["blocks"] = {"blocks": blocks}
+        if self.label_value is not None:
+            groups["labels"] = {"value": torch.tensor(self.label_value, dtype=torch.float64)}
         return groups
 
     def restore(self, groups: Mapping[str, Group]) -> None:
@@ -340,7 +347,7 @@ class EditorState:
         if "heads" in groups and "preconditioner" in groups:
             heads, kept = groups["heads"], groups["preconditioner"]
             count = kept["inverses"].shape[1]
-            _expect(heads, {"logits": (k, n), "sums": (k, width + 1), "diagonal": (k, width + 1)})
+            _expect(heads, {"logits": (k, n), "sums": (k, width + 1), "diagonal": (k, width + 1), "values": (k,)})
             _expect(kept, {"vectors": (width + 1, width + 1), "inverses": (k, count, count)})
             _expect(kept, {"rest": (k,), "sizes": (n,), "largest": ()})
             found["basis"] = basis = FeatureBasis(kept["vectors"], self.design.float(), float(kept["largest"]))
@@ -356,16 +363,19 @@ class EditorState:
                 leading,
                 heads["diagonal"],
                 kept["sizes"],
+                heads["values"],
             )
         if "features" in groups:
             rows = {"design": n, "validation": self.data.split_sizes.get("val", n)}
             _expect(groups["features"], {name: (rows[name], width) for name in groups["features"]})
             found |= {name: with_ones(value) for name, value in groups["features"].items()}
         blocks = None
+        if "blocks" in groups:
+            _expect(groups["blocks"], {"blocks": (len(self.model.class_names), k + 1, k + 1)})
+            blocks = groups["blocks"]["blocks"]
         if "labels" in groups:
-            classes = len(self.model.class_names)
-            _expect(groups["labels"], {"blocks": (classes, k + 1, k + 1)})
-            blocks = groups["labels"]["blocks"]
+            _expect(groups["labels"], {"value": ()})
+            found["label_value"] = float(groups["labels"]["value"])
         self.__dict__.update(found)
         self._label_preconditioner = blocks if blocks is not None else self._label_preconditioner
 

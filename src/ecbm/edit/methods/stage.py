@@ -135,7 +135,8 @@ class FrozenStage:
         terms, count = alignment.terms_after, alignment.samples.after
         extra = self._union.width - alignment.concepts.before
         residuals = concept_residual(self._logits[here], self._spread(terms.targets), self._spread(terms.weights))
-        residuals -= _padded(self.rows.residuals, extra)[here]
+        known = here < alignment.concepts.before
+        residuals[known] -= self.rows.residuals(here[known])
         changed = (residuals != 0).any(0).nonzero().flatten()
         sums = _padded(heads.sums, extra).clone()
         before = sums / alignment.samples.before + l2 * self._parameters

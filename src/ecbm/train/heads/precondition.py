@@ -47,7 +47,8 @@ class FeatureBasis:
     @classmethod
     def of(cls, design: Tensor) -> FeatureBasis:
         values, vectors = torch.linalg.eigh(design.T @ design / len(design))
-        return cls(vectors.float(), design.float(), float(values[-1]))
+        # By rows, as it would be read from a file: products round by how their factors lie in memory.
+        return cls(vectors.float().contiguous(), design.float(), float(values[-1]))
 
     def for_design(self, design: Tensor) -> FeatureBasis:
         """The same basis for other samples: a preconditioner may be off a little."""
@@ -96,7 +97,7 @@ class FeatureBasis:
         for index in range(len(blocks)):
             add_gram_(blocks[index], rotated * roots[:, index, None])
         # upper triangles are there, and the Cholesky decomposition reads lower ones
-        return invert_blocks(blocks.mT, l2)
+        return invert_blocks(blocks.mT, l2).contiguous()
 
 
 def fits_class_blocks(classes: int, width: int) -> bool:
