@@ -55,7 +55,7 @@ def test_every_level_of_edit_comes_out_again(tmp_path, method):
 
 def test_edits_in_a_row_each_from_the_one_before(tmp_path):
     made = trained_workspace(tmp_path / "w")
-    names = ["class labels", "add samples", "concept labels", "remove samples", "add concepts", "remove concepts"]
+    names = ["class labels", "add samples", "concept labels", "add concepts", "remove samples", "remove concepts"]
     for name in names:
         made.edit(EDITS[name](), "exact")
     made.undo()
