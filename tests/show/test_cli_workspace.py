@@ -175,6 +175,8 @@ def test_predictions_of_arrays_and_interventions(workspace, files, machine):
         (("erase", "W"), "--ids"),
         (("export", "W", "W/objects"), "exports go to"),
         (("check", "none"), "no such folder"),
+        (("check", "W", "1"), "add --replay"),
+        (("check", "W", "--replay", "7"), "unknown version"),
     ],
 )
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
@@ -202,6 +204,20 @@ def test_damage_is_reported_with_status_1(workspace, run):
     assert (status, found["ok"]) == (1, False)
     assert victim.name in found["problems"][0]["problem"]
     assert found["problems"][0]["repair"]
+
+
+def test_versions_are_computed_again(workspace, files, run, machine):
+    machine("edit", workspace, files / "edit.json")
+    found = machine("check", workspace, "--replay")
+    assert (found["ok"], found["problems"]) == (True, [])
+    assert [(item["version"], item["same"]) for item in found["replayed"]] == [(0, None), (1, True), (2, True)]
+    assert all(item["why"] for item in found["replayed"])
+    some = machine("check", workspace, "--replay", "2")
+    assert [item["version"] for item in some["replayed"]] == [2]
+    status, out, _ = run("check", workspace, "--replay", "1", "2")
+    assert status == 0
+    assert "version 2: the same; computed again from version 1" in out
+    assert "computed by ecbm" in run("show", workspace)[1]
 
 
 def test_a_lost_seal_can_be_repaired(workspace, run):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ecbm.keep import database, ledger, transaction
 from ecbm.keep.destruction import SIDE_FOLDERS
 from ecbm.keep.lock import exclusive
 from ecbm.keep.naming import digests_in
-from ecbm.keep.objects import ObjectStore, digest_of
+from ecbm.keep.objects import DamagedError, ObjectStore, digest_of
+from ecbm.keep.records import Records
 
 __all__ = ["check_workspace"]
 
@@ -27,24 +29,52 @@ _FOLDERS = {"objects", "unfinished", *SIDE_FOLDERS}
 Problem = dict[str, str]
 
 
-def check_workspace(folder: str | Path, *, repair: bool = False) -> dict[str, Any]:
-    """Check a workspace: seal, database, chain of the ledger, versions, every file, the current model and data.
+def check_workspace(
+    folder: str | Path, *, repair: bool = False, replay: bool | Sequence[int | str] = False
+) -> dict[str, Any]:
+    """:meth:`ecbm.Workspace.check`, also of a folder whose records are too damaged for being opened.
 
-    What a dead process has left is tidied up first. With ``repair``, a missing or outdated seal is made anew if
-    all else is sound.
-
-    Returns
-    -------
-    dict
-        ``ok``; ``problems``, each with ``problem`` and ``repair``; ``notes`` about harmless things; ``checked``.
+    Checks seal, database, chain of the ledger, versions, every file, the current model and data. What a dead
+    process has left is tidied up first.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; make a workspace with 'ecbm init'")
     if not (folder / database.NAME).is_file():
         raise InputError(f"{folder}: not a workspace (no {database.NAME}); make one with 'ecbm init'")
+    numbers = _numbers(folder, replay)
     with _locked(folder) as writable:
-        return _check(folder, repair, writable)
+        result = _check(folder, repair, writable)
+    # Without the lock: it may take as long as all trainings together.
+    return result if numbers is None else _with_replay(folder, result, numbers)
+
+
+def _numbers(folder: Path, replay: bool | Sequence[int | str]) -> list[int] | None:
+    """The versions to replay; ``None`` if that is not asked for."""
+    if replay is False:
+        return None
+    try:
+        records = Records(folder)
+        if replay is True:
+            return [version.version for version in records.versions()]
+        return [records.version(number).version for number in replay]
+    except DamagedError:  # the check itself will say so
+        return []
+
+
+def _with_replay(folder: Path, result: dict[str, Any], numbers: Sequence[int]) -> dict[str, Any]:
+    from ecbm.keep.replay import replay_versions
+    from ecbm.keep.workspace import Workspace
+
+    verdicts = replay_versions(Workspace(folder), numbers) if numbers else []
+    problems = result["problems"] + [
+        {"problem": f"version {one.version}: {one.why}", "repair": _BACKUP} for one in verdicts if one.same is False
+    ]
+    return result | {
+        "ok": not problems,
+        "problems": problems,
+        "replayed": [dataclasses.asdict(one) for one in verdicts],
+    }
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import ecbm
@@ -89,8 +88,7 @@ def computed(options: Mapping[str, Any], weights: str | os.PathLike[str] | None 
     weights
         The file of initial weights that it started from, if any; its digest is kept, as it lies outside.
     """
-    given = {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
-    details = [Detail("environment", environment()), Detail("options", plain(given))]
+    details = [Detail("environment", environment()), Detail("options", plain(dict(options)))]
     return details if weights is None else [*details, Detail("weights", digest_of_file(weights))]
 
 

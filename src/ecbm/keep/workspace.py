@@ -234,11 +234,14 @@ class Workspace(Records):
         """
         return self.described(self.versions(limit, before), most_items)
 
-    def check(self, *, repair: bool = False) -> dict[str, Any]:
+    def check(self, replay: bool | Sequence[int | str] = False, *, repair: bool = False) -> dict[str, Any]:
         """Whether everything that is kept is still what it was: the ledger's chain, fingerprints and every file.
 
         Parameters
         ----------
+        replay
+            Also compute versions again from their parents and compare them to the bit: ``True`` for all, or some
+            (``[3, 4]``). It takes as long as making them took.
         repair
             Make a missing or outdated seal anew if all else is sound.
 
@@ -246,11 +249,22 @@ class Workspace(Records):
         -------
         dict
             ``ok``; ``problems``, each with ``problem`` and ``repair``; ``notes`` about harmless things; ``checked``
-            (counts).
+            (counts); with ``replay`` also ``replayed``, each with ``version``, ``same`` (``None`` where it cannot
+            be compared: made on another machine type, say) and ``why``.
+
+        Examples
+        --------
+        >>> import ecbm, tempfile
+        >>> data, recipe = ecbm.datasets.breast_cancer(), ecbm.Recipe(backbone="linear")
+        >>> workspace = ecbm.Workspace.create(tempfile.mkdtemp(), data, recipe)
+        >>> _ = workspace.train()
+        >>> result = workspace.check(replay=True)
+        >>> result["ok"], [(item["version"], item["same"]) for item in result["replayed"]]
+        (True, [(0, None), (1, True)])
         """
         from ecbm.keep.checking import check_workspace
 
-        return check_workspace(self.folder, repair=repair)
+        return check_workspace(self.folder, repair=repair, replay=replay)
 
     def export(
         self,
