@@ -14,6 +14,7 @@ from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.edit.files import read_edit
 from ecbm.errors import InputError
+from ecbm.files import refusing_places
 from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
 from ecbm.keep.edit_record import edit_details
@@ -24,17 +25,19 @@ from ecbm.keep.lock import BusyError, exclusive
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
 from ecbm.keep.records import Version, erased, untrained
+from ecbm.keep.removed import removed_concepts
 from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import store_dataset, store_edited
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
-from ecbm.keep.words import counted, done, summary_of
+from ecbm.keep.words import done, summary_of
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.backbones import resolve_backbone
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train_and_tell
+from ecbm.words import counted
 
 __all__ = ["adopt_model", "create_workspace", "edit_model", "preview_edit", "shape_of", "train_model"]
 
@@ -63,10 +66,11 @@ def _create(folder: str | Path, data: Dataset, recipe: Recipe, source: str, sign
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder}: exists already and is not empty; give a new folder")
     target = folder.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_dead_drafts(target)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.init")
-    durable.make_folder(draft)
+    with refusing_places(folder):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_dead_drafts(target)
+        durable.make_folder(draft)
     with exclusive(draft / transaction.LOCK):
         try:
             _fill(draft, data, recipe, source, signature)
@@ -166,7 +170,8 @@ def _keep_trained(
     assert version.data is not None
     model, data = editor.model, editor.data
     backbone = model.recipe.to_dict()["backbone"]
-    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(len(data), 'sample')}"
+    learnt = len(data.split("train"))
+    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(learnt, 'training sample')}"
     method = {"trained": "train", "imported": "import"}[verb]
     summary = {"words": words, "method": method, "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}
@@ -190,11 +195,11 @@ def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, Version
     return editor, version, recall_facts(workspace.folder, editor, version.version)
 
 
-def _edit(given: Edit | str | os.PathLike[str], data: Dataset) -> Edit:
+def _edit(workspace: Workspace, given: Edit | str | os.PathLike[str], data: Dataset) -> Edit:
     if isinstance(given, Edit):
         return given
     if isinstance(given, str | os.PathLike):
-        return read_edit(os.fspath(given), data)
+        return read_edit(os.fspath(given), data, removed_concepts(workspace))
     raise InputError(f"expected an Edit or the path of an edit file, got {type(given).__name__}")
 
 
@@ -203,7 +208,7 @@ def preview_edit(
 ) -> dict[str, Any]:
     """:meth:`ecbm.Workspace.preview`."""
     editor, _, _ = _editor(workspace, None)
-    return editor.preview(_edit(edit, editor.data), method, **options)
+    return editor.preview(_edit(workspace, edit, editor.data), method, **options)
 
 
 def edit_model(
@@ -219,19 +224,22 @@ def edit_model(
     editor, parent, recalled = _editor(workspace, expected)
     assert parent.data is not None
     signed = signature.details()
-    edit = _edit(edit, editor.data)
+    edit = _edit(workspace, edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
+    changes = edit.changes(editor.data)
     result = editor.apply(edit, method, **options)
+    if not changes.edit:
+        return parent.version, result.report
     keep_curvature(workspace.folder, editor)
     how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
     how.append(Detail("facts_from", recalled.root))
-    summary = summary_of(result.report, done(str(edit))) | {"shape": shape_of(result.data)}
+    summary = summary_of(result.report, done(str(changes.edit))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with transaction.begin(workspace.folder, parent.version) as opened:
         data = store_edited(parent.data, editor.data, result.data, opened.objects, opened.put)
         model = store_model(result.model, opened.put)
-        details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(edit)]
+        details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(changes)]
         new = NewVersion("edit", parent.version, model, data, summary, facts)
         version = opened.commit_version(new, details)
         keep_facts(workspace.folder, editor.follow(result), recalled)

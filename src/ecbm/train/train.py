@@ -16,6 +16,7 @@ from ecbm import parallel
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
+from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.objectives import rows_of, with_ones
@@ -120,6 +121,7 @@ def train(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
 
@@ -134,6 +136,8 @@ def train(
         training gives the same bytes as one that was never interrupted. Removed when training has finished.
     start
         A model to start the backbone from (warm start) instead of fresh weights.
+    fields
+        Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
     Returns
     -------
@@ -147,7 +151,7 @@ def train(
     >>> model.provenance.training["concept_gradient_norm"] < 1e-10
     True
     """
-    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start).model
+    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, **fields).model
 
 
 def train_and_tell(
@@ -156,11 +160,20 @@ def train_and_tell(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    **fields: Any,
 ) -> Trained:
     """:func:`train`, with what it has found out on the way."""
+    chosen = recipe_of(data, recipe, fields)
+    with explained_interrupt(checkpoint):
+        return _train(data, chosen, checkpoint, start)
+
+
+def _train(
+    data: Dataset, recipe: Recipe, checkpoint: str | Path | None, start: ConceptBottleneck | None
+) -> Trained:
     parallel.join_group()
     started = time.monotonic()
-    recipe = resolve_backbone(recipe or Recipe(), tuple(data.inputs.shape))
+    recipe = resolve_backbone(recipe, tuple(data.inputs.shape))
     stages.check_trainable(data, recipe)
     train_data = data.split("train")
     positive = positive_weights(train_data, recipe)
