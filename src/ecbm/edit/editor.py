@@ -120,14 +120,14 @@ class Editor:
         """The report of :meth:`apply`, without keeping anything."""
         return self.apply(edit, method, **options).report
 
-    def follow(self, result: EditResult) -> Editor:
+    def follow(self, result: EditResult, *, curvature: bool = True) -> Editor:
         """An editor for the next edit, on what the last one gave (periodic editing).
 
-        It takes along what the edit has found out, and curvature that was fitted as long as it is not stale
-        (:class:`~ecbm.edit.state.EditorState`).
+        It takes along what the edit has found out, and with ``curvature`` EK-FAC factors that were fitted, as long
+        as they are not stale (:class:`~ecbm.edit.state.EditorState`).
         """
         editor = Editor(result.model, result.data)
-        editor.state = self.state.follow(result.model, result.data, result.facts)
+        editor.state = self.state.follow(result.model, result.data, result.facts, curvature=curvature)
         return editor
 
     def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Changes]:

@@ -270,10 +270,13 @@ class EditorState:
 
     # -- the next edit's state -----------------------------------------------------------------------------
 
-    def follow(self, model: ConceptBottleneck, data: Dataset, facts: Facts) -> EditorState:
+    def follow(
+        self, model: ConceptBottleneck, data: Dataset, facts: Facts, *, curvature: bool = True
+    ) -> EditorState:
         """The state of the edited model: what the edit found out, and what of this one still holds for it.
 
-        Nothing that holds single samples is taken along from a state with other samples.
+        Nothing that holds single samples is taken along from a state with other samples. Without ``curvature``,
+        EK-FAC factors are not taken along either.
         """
         other = EditorState(model, data)
         if facts.design is not None:
@@ -287,7 +290,7 @@ class EditorState:
             # sums over all samples: these precondition and do not show one of them
             known = self.__dict__.get("label_blocks")
             other._label_preconditioner = known if known is not None else self._label_preconditioner
-        if self._concept_curvature and self._shapes() == other._shapes():
+        if curvature and self._concept_curvature and self._shapes() == other._shapes():
             for fisher in self._concept_curvature:
                 other._inherited[fisher] = self._for_successor(fisher)  # type: ignore[arg-type]
         return other

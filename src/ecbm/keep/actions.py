@@ -30,14 +30,13 @@ from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import store_dataset, store_edited
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
-from ecbm.keep.words import done, summary_of
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.backbones import resolve_backbone
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train_and_tell
-from ecbm.words import counted
+from ecbm.words import counted, done, summary_of
 
 __all__ = ["adopt_model", "create_workspace", "edit_model", "preview_edit", "shape_of", "train_model"]
 
@@ -242,5 +241,5 @@ def edit_model(
         details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(changes)]
         new = NewVersion("edit", parent.version, model, data, summary, facts)
         version = opened.commit_version(new, details)
-        keep_facts(workspace.folder, editor.follow(result), recalled)
+        keep_facts(workspace.folder, editor.follow(result, curvature=False), recalled)
     return version, result.report

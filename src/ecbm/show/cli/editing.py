@@ -121,7 +121,7 @@ def redo(
 
 
 def _moved(opened: Workspace, before: int, after: int, as_json: bool) -> None:
-    from ecbm.keep.words import summary_words
+    from ecbm.words import summary_words
 
     if as_json:
         print_json({"version": after, "from": before})

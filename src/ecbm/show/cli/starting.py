@@ -186,8 +186,8 @@ def train(
 
 def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
     """What the workspace holds, which version is the current one, and what can be undone or redone."""
-    from ecbm.keep.words import summary_words
     from ecbm.keep.workspace import Workspace
+    from ecbm.words import summary_words
 
     opened = Workspace(workspace)
     version, counts = opened.version(), opened.counts()
