@@ -74,8 +74,9 @@ def certificate_of(model: ConceptBottleneck) -> Certificate:
     validation = with_ones(stages.extract_features(model.backbone, VALIDATION.inputs))
     norm = float(of_label.norm())
     size = spectral_bound(design)
+    residual = label_residual(read @ label.T, labels)
     return certify(
-        model, design.norm(dim=1), gradient, read, labels, norm, validation, "both heads", design_norm=size
+        model, design.norm(dim=1), gradient, read, residual, norm, validation, "both heads", design_norm=size
     )
 
 
@@ -174,7 +175,9 @@ def test_the_norm_of_the_edited_features_is_an_upper_bound(wide: bool) -> None:
             assert true <= spectral_bound(design) <= true * (1 + 1e-8)
 
 
-@pytest.mark.parametrize("broken", ["gradient", "sizes", "bottleneck", "label gradient", "validation", "head"])
+@pytest.mark.parametrize(
+    "broken", ["gradient", "sizes", "bottleneck", "label residual", "label gradient", "validation", "head"]
+)
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_number_that_is_not_finite_proves_nothing(broken: str, value: float) -> None:
     model = copy.deepcopy(optimum("logits", "sequential"))
@@ -183,6 +186,7 @@ def test_a_number_that_is_not_finite_proves_nothing(broken: str, value: float) -
         "gradient": torch.zeros(3, design.shape[1]).double(),
         "sizes": design.norm(dim=1),
         "bottleneck": read,
+        "label residual": torch.zeros(len(read), 3).double(),
         "label gradient": torch.zeros(1).double(),
         "validation": with_ones(stages.extract_features(model.backbone, VALIDATION.inputs)),
         "head": model.concept_head.weight.data,

@@ -31,7 +31,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ecbm.train.heads.objectives import label_residual
 from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["Certificate", "certify", "spectral_bound"]
@@ -77,7 +76,7 @@ def certify(
     sizes: Tensor,
     concept_gradient: Tensor,
     bottleneck: Tensor,
-    labels: Tensor,
+    label_residual: Tensor,
     label_gradient_norm: float,
     validation: Tensor,
     covers: str,
@@ -92,8 +91,8 @@ def certify(
         The edited model.
     sizes, concept_gradient
         Norms (n,) of the edited training features (with ones), and the gradient (k, d) of J'_C at the edited head.
-    bottleneck, labels, label_gradient_norm
-        What the label head was fitted on (with ones), the classes, and its gradient norm.
+    bottleneck, label_residual, label_gradient_norm
+        What the label head was fitted on (with ones), softmax minus class (n, classes), and its gradient norm.
     validation
         Features of validation samples, with ones.
     covers
@@ -104,7 +103,8 @@ def certify(
         An upper bound on |X̃|₂, where one is known (:func:`spectral_bound`).
     """
     heads = [*model.concept_head.parameters(), *model.label_head.parameters()]
-    numbers = (sizes, concept_gradient, bottleneck, validation, torch.tensor(label_gradient_norm), *heads)
+    norm = torch.tensor(label_gradient_norm)
+    numbers = (sizes, concept_gradient, bottleneck, label_residual, validation, norm, *heads)
     if not all(bool(number.detach().isfinite().all()) for number in numbers):
         unknown = len(validation) * len(model.concept_names), len(validation)
         return Certificate(math.inf, math.inf, math.inf, math.inf, *unknown, len(validation), covers)
@@ -123,15 +123,13 @@ def certify(
         shift = torch.zeros_like(sizes)
     weight = model.label_head.weight.detach()
     spectral = float(torch.linalg.matrix_norm(weight, 2))
-    with torch.no_grad():
-        residual = label_residual(model.label_head(bottleneck[:, :-1]), labels)
     lengths = bottleneck.norm(dim=1)
-    one_by_one = (shift * (0.5 * spectral * (lengths + shift) + residual.norm(dim=1))).mean()
+    one_by_one = (shift * (0.5 * spectral * (lengths + shift) + label_residual.norm(dim=1))).mean()
     whole = float(shift.norm())
     if model.recipe.regime != "independent":
         whole = min(whole, slope * error * design_norm if error else 0.0)
     spread = spectral_bound(bottleneck) + whole
-    together = whole * (0.5 * spectral * spread + float(residual.norm())) / len(bottleneck) if whole else 0.0
+    together = whole * (0.5 * spectral * spread + float(label_residual.norm())) / len(bottleneck) if whole else 0.0
     label_error = (label_gradient_norm + _rounding(lengths) + min(float(one_by_one), together)) / beta
 
     with torch.no_grad():

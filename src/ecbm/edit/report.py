@@ -17,7 +17,13 @@ from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
-from ecbm.train.heads.objectives import ConceptObjective, LabelObjective, concept_losses, rows_of
+from ecbm.train.heads.objectives import (
+    ConceptObjective,
+    LabelObjective,
+    concept_losses,
+    label_residual,
+    rows_of,
+)
 from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["Measured", "concept_value", "json_ready", "report_of"]
@@ -71,8 +77,12 @@ class Measured:
         return {"concepts": concept_value(self.model, self.alignment, self.logits), "labels": labels}
 
     @cached_property
+    def label_residual(self) -> Tensor:
+        return label_residual(self.class_logits, self.alignment.after.labels)
+
+    @cached_property
     def label_gradient(self) -> Tensor:
-        return self._labels.gradient(self.class_logits, self._label_head)
+        return self._labels.gradient_from(self.label_residual, self._label_head)
 
     def concept_gradient(self, design: Tensor) -> Tensor:
         """∇J'_C over the concept head (k', d)."""
@@ -189,7 +199,7 @@ def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str
         facts.heads.sizes if facts.heads is not None else design.norm(dim=1),
         gradient,
         edited.bottleneck,
-        alignment.after.labels,
+        edited.label_residual,
         float(edited.label_gradient.norm()),
         validation,
         covers,

@@ -311,6 +311,7 @@ class EditorState:
         if self.model.recipe.is_linear:
             self.frozen  # noqa: B018
         self.label_blocks  # noqa: B018
+        self.label_value = self.model.provenance.training.get("label_objective")
 
     # -- hooks for keeping facts between processes ---------------------------------------------------------
 

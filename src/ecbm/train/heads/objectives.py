@@ -155,9 +155,12 @@ class LabelObjective:
 
     def gradient(self, logits: Tensor, parameters: Tensor) -> Tensor:
         """∇J_Y (classes, d)."""
-        residual = label_residual(logits, self.labels)
+        return self.gradient_from(label_residual(logits, self.labels), parameters)
+
+    def gradient_from(self, residual: Tensor, parameters: Tensor) -> Tensor:
+        """∇J_Y from :func:`label_residual` of the logits."""
         if self._equal is None:
-            return residual.mul_(self.shares).T @ self.design + self.l2 * parameters
+            return (residual * self.shares).T @ self.design + self.l2 * parameters
         return (residual.T @ self.design).mul_(self._equal).add_(parameters, alpha=self.l2)
 
     def curvature(self, probabilities: Tensor) -> Tensor:
