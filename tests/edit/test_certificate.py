@@ -18,7 +18,7 @@ from ecbm.edit.alignment import align
 from ecbm.edit.certificate import Certificate, certify, spectral_bound
 from ecbm.edit.report import _design_norm
 from ecbm.train import stages
-from ecbm.train.heads.objectives import with_ones
+from ecbm.train.heads.objectives import label_residual, with_ones
 from ecbm.train.model import ConceptBottleneck
 from kit import concept_objective, label_objective, newton_logistic, newton_multinomial, tabular
 
