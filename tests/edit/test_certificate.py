@@ -192,13 +192,13 @@ def test_a_number_that_is_not_finite_proves_nothing(broken: str, value: float) -
         "head": model.concept_head.weight.data,
     }
     parts[broken].view(-1)[0] = value
-    labels, norm = DATA.split("train").labels, float(parts["label gradient"])
+    residual, norm = parts["label residual"], float(parts["label gradient"])
     bound = certify(
         model,
         parts["sizes"],
         parts["gradient"],
         parts["bottleneck"],
-        labels,
+        residual,
         norm,
         parts["validation"],
         "both heads",
