@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from ecbm.keep.plain import plain
+
 __all__ = [
     "AuthorOption", "ExpectOption", "JsonOption", "ReasonOption", "WorkspaceArgument",
     "figure", "print_json", "say",
@@ -33,18 +35,9 @@ ExpectOption = Annotated[
 ]
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN: figures that are not defined become null."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def print_json(value: dict[str, Any]) -> None:
     """One object on standard output."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
 
 
 def figure(value: float | None) -> str:
