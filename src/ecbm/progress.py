@@ -1,7 +1,7 @@
 """Progress for anything that may take longer than two seconds.
 
-On a terminal it is a Rich bar; elsewhere (a log file, CI) one plain line every few seconds. Everything goes
-to standard error, so that ``--json`` output stays a single object on standard output.
+On a terminal it is a Rich bar; elsewhere (a log file, CI, a plain terminal) one line every few seconds. Everything
+goes to standard error, so that ``--json`` output stays a single object on standard output.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ecbm.terminal import is_plain, new_console
 
 __all__ = ["Bar", "progress", "silence"]
 
@@ -73,7 +74,8 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
     """
     global _display
     quiet = _silenced or int(os.environ.get("RANK", "0")) != 0
-    if quiet or not sys.stderr.isatty():
+    # A bar is drawn over and over with escape codes, which a plain terminal may show as they are.
+    if quiet or not sys.stderr.isatty() or is_plain():
         yield Bar(title, total, None, quiet, done)
         return
     if _display is not None:
@@ -90,7 +92,7 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as live:
+    with Progress(*columns, console=new_console(stderr=True), transient=True) as live:
         _display = live
         try:
             yield Bar(title, total, live, quiet, done)

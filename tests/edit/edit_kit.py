@@ -9,7 +9,7 @@ from torch import Tensor
 
 import ecbm
 from ecbm.train import stages
-from ecbm.train.convex import with_ones
+from ecbm.train.heads.objectives import with_ones
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import concept_terms, positive_weights
 from kit import tabular

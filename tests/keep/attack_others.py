@@ -22,7 +22,9 @@ def _editor(folder: Path, worker: int, workers: int, edits: int) -> None:
     workspace = Workspace(folder)
     for number in range(edits):
         sample = f"s{(worker + number * workers) % 30}"
-        edit = ecbm.Edit(correct_concepts=[(sample, "round", (number % 7) / 7 + 0.001 * worker)])
+        edit = ecbm.Edit(
+            correct_concepts=[(sample, "round", (1 + worker * edits + number) / (2 + workers * edits))]
+        )
         deadline = time.monotonic() + 600
         while True:
             try:

@@ -26,7 +26,7 @@ def large_workspace(folder: Path, samples: int, versions: int, entries: int, wid
     names = [f"concept{number}" for number in range(40)]
     workspace = Workspace.create(folder, tabular(samples, width, concepts=names), RECIPE)
     workspace.train(RECIPE)
-    version, report = workspace.edit(ecbm.Edit(correct_concepts=[("s0", "concept3", 1)]), "exact")
+    version, report = workspace.edit(ecbm.Edit(correct_concepts=[("s0", "concept3", 0.5)]), "exact")
     sample = workspace.version(version)
     assert sample.data is not None
     facts = workspace.described([sample])[0]["fingerprints"]

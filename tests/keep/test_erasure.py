@@ -45,7 +45,7 @@ def canary_data(class_canary: bool = False) -> ecbm.Dataset:
     x = data.x.clone()
     x[1] = float(FEATURE)
     concepts, labels = data.concepts.clone(), data.labels.clone()
-    concepts[1, :] = SOFT
+    concepts[1, :], concepts[1, data.concept_index("round")] = SOFT, 0.0
     classes = list(data.class_names)
     if class_canary:
         classes.append(f"class {CANARY}")

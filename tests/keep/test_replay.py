@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -64,6 +65,39 @@ def test_edits_in_a_row_each_from_the_one_before(tmp_path):
     assert list(found.values()) == [True] * (1 + len(names))
 
 
+@pytest.mark.parametrize("method", ["exact", "ekfac"])
+def test_edits_of_separate_processes_whose_facts_came_forward_or_were_lost(tmp_path, method):
+    """Each edit is opened anew and starts from kept facts, or from fresh ones once they are gone."""
+    made = trained_workspace(tmp_path / "w")
+    names = ["class labels", "concept labels", "add samples", "add concepts", "remove samples", "remove concepts"]
+    for turn, name in enumerate(names):
+        opened = Workspace(made.folder)
+        if turn == 2:
+            shutil.rmtree(made.folder / "cache")
+        if turn == 4:
+            opened.preview(EDITS[name](), "hessian")
+        opened.edit(EDITS[name](), method if turn % 2 else "exact")
+    for numbers in ([7], [3], list(range(2, 8))):  # alone, and all in a row
+        assert set(verdicts(Workspace(made.folder), *numbers).values()) == {True}
+
+
+@pytest.mark.parametrize("backbone", ["mlp", "convnet"])
+def test_an_auto_edit_of_a_deep_model_comes_out_again_where_its_backbone_moved(tmp_path, backbone, monkeypatch):
+    monkeypatch.setattr("ecbm.edit.methods.auto.ladder._FEELABLE", 0.0)
+    data = tabular(300, 12) if backbone == "mlp" else pictures(160)
+    recipe = ecbm.Recipe(backbone=backbone, hidden=(32,), epochs=3, batch_size=16)
+    made = Workspace.create(tmp_path / "w", data, recipe)
+    made.train()
+    train, moved = data.split("train"), 0
+    for turn in range(2):
+        name, rows = data.concept_names[turn], range(20 * turn, 20 * turn + 40)
+        flips = [(train.ids[r], name, 1 - float(train.concepts[r, turn])) for r in rows]
+        _, report = Workspace(made.folder).edit(ecbm.Edit(correct_concepts=flips), budget=1.0)
+        moved += len(report["settings"]["ladder"]) > 1
+    assert moved
+    assert verdicts(made) == {0: None, 1: True, 2: True, 3: True}
+
+
 def test_samples_that_replace_others_and_new_concepts_of_new_samples(tmp_path):
     made = trained_workspace(tmp_path / "w")
     extra = more_samples()
@@ -98,7 +132,7 @@ def test_deep_models_and_options(tmp_path, method, options):
     made = Workspace.create(tmp_path / "w", tabular(80, 4), recipe)
     made.train()
     sample = made.data().split("train").ids[3]
-    made.edit(ecbm.Edit(correct_concepts=[(sample, "round", 1)]), method, **options)
+    made.edit(ecbm.Edit(correct_concepts=[(sample, "round", 0.5)]), method, **options)
     assert verdicts(made) == {0: None, 1: True, 2: True}
 
 

@@ -88,7 +88,7 @@ def test_many_edits_in_a_row_read_back_as_they_were(workspace):
         elif number % 10 == 8:
             edit = ecbm.Edit(add_concepts={f"new{number}": {f"s{i}": (i + number) % 2 for i in range(19)}})
         else:
-            edit = ecbm.Edit(correct_concepts=[(f"s{number % 17}", "round", (number % 3) / 2)])
+            edit = ecbm.Edit(correct_concepts=[(f"s{number % 17}", "round", (number + 1) / 64)])
         data = edit.apply_to(data)
         workspace.edit(edit, "exact")
         assert workspace.data() == data

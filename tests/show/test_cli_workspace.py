@@ -19,37 +19,6 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def machine(run):
-    """Run the command with ``--json``; returns the object."""
-
-    def machine(*arguments: object) -> dict:
-        status, out, err = run(*arguments, "--json")
-        assert (status, err) == (0, "")
-        assert out.count("\n") == 1
-        return json.loads(out)
-
-    return machine
-
-
-@pytest.fixture
-def files(tmp_path):
-    """A table with features and an edit file."""
-    ecbm.write_dataset(tabular(60, 4), tmp_path / "data")
-    os.rename(tmp_path / "data" / "samples.csv", tmp_path / "samples.csv")
-    os.rename(tmp_path / "data" / "features.npy", tmp_path / "features.npy")
-    content = {"correct_concepts": [{"id": "s1", "concept": "round", "value": 1}], "remove_samples": ["s3"]}
-    (tmp_path / "edit.json").write_text(json.dumps(content))
-    return tmp_path
-
-
-@pytest.fixture
-def workspace(files, machine):
-    machine("init", files / "w", "--data", files / "samples.csv", "--features", files / "features.npy")
-    machine("train", files / "w")
-    return files / "w"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(run, command):
     status, out, err = run(command, "--help")
@@ -76,7 +45,8 @@ def test_commands_in_a_row_as_a_person(files, run):
         (("redo", w), "version 1 → version 2"),
         (("edit", w, files / "again.json"), "added 1 concept"),
         (("log", w, "--operations"), "redo"),
-        (("erase", w, "--ids", "s5", "s6", "--reason", "withdrew consent"), "not reached:"),
+        (("erase", w, "--ids", "s5", "s6", "--preview"), "destroys for good"),
+        (("erase", w, "--ids", "s5", "s6", "--yes", "--reason", "withdrew consent"), "not reached:"),
         (("log", w), "destroyed by an erasure"),
         (("show", w, 2), "destroyed"),
         (("check", w), "sound"),
@@ -114,7 +84,7 @@ def test_machines_get_the_promised_shapes(workspace, files, machine):
     assert machine("show", workspace, "2")["words"].startswith(
         "corrected 1 concept label of 1 sample; removed 1 sample"
     )
-    erased = machine("erase", workspace, "--ids", "s5")
+    erased = machine("erase", workspace, "--ids", "s5", "--yes")
     assert (erased["version"], erased["erased"]) == (3, 1)
     assert any(str(files / "samples.csv") in words for words in erased["not_reached"])
     assert machine("export", workspace, files / "model")["version"] == 3
@@ -171,7 +141,8 @@ def test_predictions_of_arrays_and_interventions(workspace, files, machine):
         (("undo", "W"), "nothing to undo"),
         (("redo", "W"), "nothing to redo"),
         (("erase", "W", "--ids", "nobody"), "unknown sample id"),
-        (("erase", "W", "--ids", "s1", "--reason", "s1 asked"), "without the id"),
+        (("erase", "W", "--ids", "s1", "--yes", "--reason", "s1 asked"), "without the id"),
+        (("erase", "W", "--ids", "s1"), "add --yes to do it, or --preview"),
         (("erase", "W"), "--ids"),
         (("export", "W", "W/objects"), "exports go to"),
         (("check", "none"), "no such folder"),

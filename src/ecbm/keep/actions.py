@@ -14,26 +14,29 @@ from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.edit.files import read_edit
 from ecbm.errors import InputError
+from ecbm.files import refusing_places
 from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
 from ecbm.keep.edit_record import edit_details
 from ecbm.keep.environment import computed
+from ecbm.keep.facts import Recalled, keep_facts, recall_facts
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
 from ecbm.keep.records import Version, erased, untrained
+from ecbm.keep.removed import removed_concepts
 from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import store_dataset, store_edited
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
-from ecbm.keep.words import counted, done, summary_of
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.backbones import resolve_backbone
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
-from ecbm.train.train import train
+from ecbm.train.train import train_and_tell
+from ecbm.words import counted, done, summary_of
 
 __all__ = ["adopt_model", "create_workspace", "edit_model", "preview_edit", "shape_of", "train_model"]
 
@@ -62,10 +65,11 @@ def _create(folder: str | Path, data: Dataset, recipe: Recipe, source: str, sign
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InputError(f"{folder}: exists already and is not empty; give a new folder")
     target = folder.absolute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_dead_drafts(target)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.init")
-    durable.make_folder(draft)
+    with refusing_places(folder):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_dead_drafts(target)
+        durable.make_folder(draft)
     with exclusive(draft / transaction.LOCK):
         try:
             _fill(draft, data, recipe, source, signature)
@@ -137,9 +141,12 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     cache = workspace.folder / "cache"
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
-    model = train(data, recipe, checkpoint=cache / f"training-{name}.safetensors")
+    trained = train_and_tell(data, recipe, checkpoint=cache / f"training-{name}.safetensors")
+    model = trained.model
+    editor = Editor(model, data)
+    editor.state.prepare(trained.design, trained.basis)
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
-    return _keep_trained(workspace, version, data, model, "trained", [*signed, *how])
+    return _keep_trained(workspace, version, editor, "trained", [*signed, *how])
 
 
 def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Signature) -> int:
@@ -148,32 +155,34 @@ def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Si
     if version.data is None:
         raise erased(version)
     data = workspace.data(version.version)
-    Editor(model, data)
     details = [*signature.details(), *computed({})]
-    return _keep_trained(workspace, version, data, model, "imported", details)
+    return _keep_trained(workspace, version, Editor(model, data), "imported", details)
 
 
 def _keep_trained(
     workspace: Workspace,
     version: Version,
-    data: Dataset,
-    model: ConceptBottleneck,
+    editor: Editor,
     verb: str,
     details: list[Detail],
 ) -> int:
     assert version.data is not None
+    model, data = editor.model, editor.data
     backbone = model.recipe.to_dict()["backbone"]
-    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(len(data), 'sample')}"
+    learnt = len(data.split("train"))
+    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(learnt, 'training sample')}"
     method = {"trained": "train", "imported": "import"}[verb]
     summary = {"words": words, "method": method, "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}
     with transaction.begin(workspace.folder, version.version) as opened:
         stored = store_model(model, opened.put)
         new = NewVersion("train", version.version, stored, version.data, summary, facts)
-        return opened.commit_version(new, details)
+        number = opened.commit_version(new, details)
+        keep_facts(workspace.folder, editor, Recalled(number))
+    return number
 
 
-def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, dict[str, Any]]:
+def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, Version, Recalled]:
     version = workspace.version()
     start_from(version.version, expected)
     if version.data is None:
@@ -182,14 +191,14 @@ def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, int, di
         raise untrained(workspace.folder, version)
     editor = Editor(workspace.model(version.version), workspace.data(version.version))
     recall_curvature(workspace.folder, editor)
-    return editor, version.version, version.data
+    return editor, version, recall_facts(workspace.folder, editor, version.version)
 
 
-def _edit(given: Edit | str | os.PathLike[str], data: Dataset) -> Edit:
+def _edit(workspace: Workspace, given: Edit | str | os.PathLike[str], data: Dataset) -> Edit:
     if isinstance(given, Edit):
         return given
     if isinstance(given, str | os.PathLike):
-        return read_edit(os.fspath(given), data)
+        return read_edit(os.fspath(given), data, removed_concepts(workspace))
     raise InputError(f"expected an Edit or the path of an edit file, got {type(given).__name__}")
 
 
@@ -198,7 +207,7 @@ def preview_edit(
 ) -> dict[str, Any]:
     """:meth:`ecbm.Workspace.preview`."""
     editor, _, _ = _editor(workspace, None)
-    return editor.preview(_edit(edit, editor.data), method, **options)
+    return editor.preview(_edit(workspace, edit, editor.data), method, **options)
 
 
 def edit_model(
@@ -211,19 +220,26 @@ def edit_model(
     expected: int | None,
 ) -> tuple[int, dict[str, Any]]:
     """:meth:`ecbm.Workspace.edit`."""
-    editor, parent, manifest = _editor(workspace, expected)
+    editor, parent, recalled = _editor(workspace, expected)
+    assert parent.data is not None
     signed = signature.details()
-    edit = _edit(edit, editor.data)
+    edit = _edit(workspace, edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
+    changes = edit.changes(editor.data)
     result = editor.apply(edit, method, **options)
+    if not changes.edit:
+        return parent.version, result.report
     keep_curvature(workspace.folder, editor)
     how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
-    summary = summary_of(result.report, done(str(edit))) | {"shape": shape_of(result.data)}
+    how.append(Detail("facts_from", recalled.root))
+    summary = summary_of(result.report, done(str(changes.edit))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
-    with transaction.begin(workspace.folder, parent) as opened:
-        data = store_edited(manifest, editor.data, result.data, opened.objects, opened.put)
+    with transaction.begin(workspace.folder, parent.version) as opened:
+        data = store_edited(parent.data, editor.data, result.data, opened.objects, opened.put)
         model = store_model(result.model, opened.put)
-        details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(edit)]
-        version = opened.commit_version(NewVersion("edit", parent, model, data, summary, facts), details)
+        details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(changes)]
+        new = NewVersion("edit", parent.version, model, data, summary, facts)
+        version = opened.commit_version(new, details)
+        keep_facts(workspace.folder, editor.follow(result, curvature=False), recalled)
     return version, result.report

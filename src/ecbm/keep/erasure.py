@@ -30,11 +30,11 @@ from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import known_ids, rewrite_dataset
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
-from ecbm.keep.words import counted, summary_of
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck, Provenance
 from ecbm.train.train import train
+from ecbm.words import counted, summary_of
 
 __all__ = ["erase_samples"]
 

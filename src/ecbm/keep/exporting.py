@@ -14,9 +14,9 @@ from ecbm.keep.onnx import onnx_bytes, write_onnx
 from ecbm.keep.plain import plain
 from ecbm.keep.saving import save
 from ecbm.keep.signature import Signature
-from ecbm.keep.words import summary_words
 from ecbm.keep.workspace import Workspace
 from ecbm.verify.evaluate import evaluate
+from ecbm.words import summary_words
 
 __all__ = ["export_version"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.keep import database, ledger
-from ecbm.keep.edit_record import edit_from_details
+from ecbm.keep.edit_record import before_from_details, edit_from_details
 
 __all__ = ["Records", "Version", "erased", "untrained"]
 
@@ -180,6 +180,7 @@ def _described(version: Version, details: list[ledger.Detail], committed: int, m
         "reason": single.get("reason"),
         "summary": version.summary,
         "edit": edit,
+        "before": before_from_details(details) if edit is not None else None,
         "report": report,
         "environment": single.get("environment"),
         "options": single.get("options"),

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ecbm.edit.editor import Editor
+from ecbm.edit.editor import Editor, EditResult
 from ecbm.errors import EcbmError
 from ecbm.keep import database, ledger
 from ecbm.keep.edit_record import recorded_edit
@@ -27,6 +27,10 @@ from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
 
 __all__ = ["Verdict", "replay_versions"]
+
+
+# As many editors are held in memory for the versions behind them.
+_EDITORS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,18 +52,69 @@ class _Different(Exception):
 
 def replay_versions(workspace: Workspace, numbers: Sequence[int]) -> list[Verdict]:
     """Compute versions again, oldest first, each from its parent as it is kept."""
-    verdicts = []
+    verdicts, editors = [], _Editors(workspace)
     with progress("Replaying versions", len(numbers)) as bar:
         for number in sorted(set(numbers)):
-            verdicts.append(_verdict(workspace, number))
+            verdicts.append(_verdict(editors, number))
             bar.advance(1, version=number)
     return verdicts
 
 
-def _verdict(workspace: Workspace, number: int) -> Verdict:
-    version = workspace.version(number)
+class _Editors:
+    """Editors of versions with the facts that an edit of them started from.
+
+    Facts that edits brought forward from a ``root`` agree with fresh ones to rounding, not to the bit, so the edits
+    since the root are made again on the way.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+        self._last: dict[tuple[int, int], Editor] = {}
+
+    def at(self, version: Version, root: int) -> Editor:
+        """The editor of a version whose facts were computed from the data at ``root``."""
+        known = self._last.get((version.version, root))
+        if known is not None:
+            return known
+        if version.version == root:
+            editor = Editor(self.workspace.model(root), self.workspace.data(root))
+            return self._keep(version.version, root, editor)
+        if version.parent is None or version.kind != "edit" or version.parent < root:
+            raise _Incomparable(f"version {root}, at which its facts were computed, does not lead to it")
+        details = _details(self.workspace, version)
+        options = {detail.part: detail.content for detail in details if detail.subject is None}["options"]
+        parent = self.at(self.workspace.version(version.parent), root)
+        result = self.applied(version, root, parent, options, details)
+        if result.model.fingerprint != self.workspace.model(version.version).fingerprint:
+            raise _Incomparable(f"version {version.version}, on the way to it, does not come out the same")
+        return self._last[version.version, root]
+
+    def applied(
+        self, version: Version, root: int, parent: Editor, options: Mapping[str, Any], details: Sequence[Detail]
+    ) -> EditResult:
+        """What the recorded edit of a version gives; its editor is kept for the versions behind it."""
+        given = {name: value for name, value in options.items() if name != "method"}
+        edit = recorded_edit(details, self.workspace.data(version.version))
+        result = parent.apply(edit, options["method"], **given)
+        self._keep(version.version, root, parent.follow(result, curvature=False))
+        return result
+
+    def _keep(self, version: int, root: int, editor: Editor) -> Editor:
+        if len(self._last) >= _EDITORS:
+            del self._last[next(iter(self._last))]
+        self._last[version, root] = editor
+        return editor
+
+
+def _details(workspace: Workspace, version: Version) -> list[Detail]:
+    with database.reading(workspace.folder) as connection:
+        return ledger.details_of(connection, [version.sequence])[version.sequence]
+
+
+def _verdict(editors: _Editors, number: int) -> Verdict:
+    version = editors.workspace.version(number)
     try:
-        why = _replay(workspace, version)
+        why = _replay(editors, version)
     except _Incomparable as reason:
         return Verdict(number, None, str(reason))
     except _Different as reason:
@@ -67,12 +122,12 @@ def _verdict(workspace: Workspace, number: int) -> Verdict:
     return Verdict(number, True, why)
 
 
-def _replay(workspace: Workspace, version: Version) -> str:
+def _replay(editors: _Editors, version: Version) -> str:
     """Compute a version again; returns how it was found to be the same."""
+    workspace = editors.workspace
     if version.data is None:
         raise _Incomparable("its arrays were destroyed by an erasure")
-    with database.reading(workspace.folder) as connection:
-        details = ledger.details_of(connection, [version.sequence])[version.sequence]
+    details = _details(workspace, version)
     single = {detail.part: detail.content for detail in details if detail.subject is None}
     data, kept = _kept(workspace, version)
     prints = {"data": fingerprint_of_bytes(data), **({} if kept is None else {"model": kept.fingerprint})}
@@ -101,7 +156,8 @@ def _replay(workspace: Workspace, version: Version) -> str:
             raise _Incomparable("; ".join(different))
         doubts = suspects(recorded)
         try:
-            found = _computed(workspace, version, parent, options, details, data, kept)
+            root = int(single.get("facts_from", parent.version))
+            found = _computed(editors, version, parent, root, options, details, kept)
             _compare(prints, found, f"is not what comes out of version {parent.version}")
         except _Different as difference:
             if doubts:
@@ -121,26 +177,25 @@ def _kept(workspace: Workspace, version: Version) -> tuple[Dataset, ConceptBottl
 
 
 def _computed(
-    workspace: Workspace,
+    editors: _Editors,
     version: Version,
     parent: Version,
+    root: int,
     options: Mapping[str, Any],
     details: Sequence[Detail],
-    data: Dataset,
     kept: ConceptBottleneck,
 ) -> dict[str, str]:
     """The fingerprints that come out of the parent, as it is kept."""
     try:
-        before = workspace.data(parent.version)
-        model = workspace.model(parent.version) if version.kind == "edit" else None
+        before = editors.workspace.data(parent.version)
+        editor = editors.at(parent, root) if version.kind == "edit" else None
     except EcbmError as error:
         raise _Incomparable(f"version {parent.version}, which it was made from, cannot be read ({error})") from None
     try:
-        if model is None:
+        if editor is None:
             recipe = Recipe.from_dict(options["recipe"]).replace(weights=kept.recipe.weights)
             return {"data": before.fingerprint, "model": train(before, recipe).fingerprint}
-        given = {name: value for name, value in options.items() if name != "method"}
-        result = Editor(model, before).apply(recorded_edit(details, data), options["method"], **given)
+        result = editors.applied(version, root, editor, options, details)
     # The same computation went through once: with the recorded inputs it would again.
     except (EcbmError, ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]

@@ -14,9 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ecbm import html
 from ecbm.keep.objects import DamagedError, ObjectStore
 from ecbm.keep.records import Records, Version, erased, untrained
 from ecbm.keep.signature import Signature
+from ecbm.words import counted, local_time, summary_words
 
 if TYPE_CHECKING:
     from ecbm.edit.edit import Edit
@@ -296,6 +298,22 @@ class Workspace(Records):
         return export_version(self, folder, version, onnx=onnx, signature=Signature(author, reason))
 
     # -- arrays --------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        version = self.version()
+        shape = version.summary.get("shape", {})
+        return (
+            f"Workspace({str(self.folder)!r}, version {version.version}: {summary_words(version.summary)}; "
+            f"{counted(shape.get('samples', 0), 'sample')}, {counted(shape.get('concepts', 0), 'concept')})"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (version.version, local_time(version.time), summary_words(version.summary))
+            for version in self.versions(12)
+        ]
+        lines = [f"ledger hash {self.ledger_hash()}"]
+        return html.block(repr(self), lines, ("version", "time", "what"), rows)
 
     @cached_property
     def store(self) -> ObjectStore:

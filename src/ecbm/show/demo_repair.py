@@ -11,15 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from ecbm.edit.alignment import align
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor, EditResult
-from ecbm.edit.situation import situation_of
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
 from ecbm.verify.evaluate import evaluate
-from ecbm.verify.fidelity import closing_seconds, closure, fine_tuned, recovery
+from ecbm.verify.fidelity import affordable_steps, closure, fine_tuned, recovery
 
 __all__ = ["HEADERS", "OURS", "OVERLOOKED", "Repair", "careless", "repair_table", "run_repair", "table_cells"]
 
@@ -84,23 +84,15 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     for budget in _BUDGETS:
         result = editor.apply(edit, budget=budget)
         models[f"ecbm, {budget:.0%} budget"] = [result.model], result.report["seconds"]["edit"]
-    situation = situation_of(original, before, edit, data)
+    alignment = align(original, before, edit, data)
     for name, exact_heads in (("fine-tuning", False), ("fine-tuning + heads", True)):
-        closing = closing_seconds(editor, situation, exact_heads=exact_heads)
-        # As long as ours, and never so short that its closing solves leave it no gradient step.
-        duration = max(models[OURS][1], 2 * closing)
-        tuned = [
-            fine_tuned(
-                editor,
-                situation,
-                duration,
-                rate * recipe.peak_learning_rate,
-                exact_heads=exact_heads,
-                closing=closing,
-            )
-            for rate in _RATES
-        ]
-        models[name] = [model for model in tuned if model is not None], duration
+        # As much work as ours, and never so little that its closing solves leave it no gradient step.
+        steps = max(affordable_steps(alignment, _BUDGETS[-1], exact_heads=exact_heads), 1)
+        started = time.monotonic()
+        rates = [rate * recipe.peak_learning_rate for rate in _RATES]
+        tuned = [fine_tuned(editor, alignment, steps, rate, exact_heads=exact_heads) for rate in rates]
+        seconds = (time.monotonic() - started) / len(rates)
+        models[name] = [model for model in tuned if model is not None], seconds
     console.print("[bold]4[/bold] Retraining twice, to compare")
     started = time.monotonic()
     retrained = [train(data, recipe), train(data, recipe.replace(seed=recipe.seed + 1))]
@@ -116,7 +108,7 @@ def _compare(
     test: Dataset,
     cost: float,
 ) -> tuple[list[Row], float | None]:
-    probabilities = [model.concept_probabilities(test.inputs) for model in retrained]
+    probabilities: list[Tensor] = [model.concept_probabilities(test.inputs) for model in retrained]
     target = torch.stack(probabilities).mean(0)
     start = original.concept_probabilities(test.inputs)
     floor = closure(probabilities[0], start, probabilities[1])

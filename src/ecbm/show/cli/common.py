@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from ecbm.errors import EcbmError
 from ecbm.keep.plain import plain
+from ecbm.terminal import is_plain, new_console
 
 __all__ = [
-    "AuthorOption", "ExpectOption", "JsonOption", "ReasonOption", "WorkspaceArgument",
-    "figure", "print_json", "say",
+    "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "VersionOption",
+    "WorkspaceArgument",
+    "figure", "print_json", "say", "styled",
 ]  # fmt: skip
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -35,6 +37,16 @@ ExpectOption = Annotated[
 ]
 
 
+VersionOption = Annotated[
+    str | None,
+    typer.Option("--version", help="A version's number; the current one by default.", show_default=False),
+]
+
+
+class Interrupted(EcbmError):
+    """The user pressed Ctrl-C; the message says what is kept."""
+
+
 def print_json(value: dict[str, Any]) -> None:
     """One object on standard output."""
     sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
@@ -47,6 +59,11 @@ def figure(value: float | None) -> str:
 
 def say(*lines: str) -> None:
     """Lines for people; long ones are left to the terminal, so that they can be searched for."""
-    console = Console()
+    console = new_console()
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def styled(text: str, **style: Any) -> str:
+    """Text in a style of :func:`typer.style`, where the terminal takes one."""
+    return text if is_plain() else typer.style(text, **style)

@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from ecbm.errors import InputError
-from ecbm.show.cli.common import AuthorOption, JsonOption, ReasonOption, WorkspaceArgument, print_json, say
+from ecbm.show.cli.common import (
+    AuthorOption,
+    JsonOption,
+    ReasonOption,
+    VersionOption,
+    WorkspaceArgument,
+    print_json,
+    say,
+)  # fmt: skip
 
 __all__ = ["register"]
 
@@ -62,8 +71,10 @@ def check(
 def export(
     workspace: WorkspaceArgument,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to make.", show_default=False)],
-    version: Annotated[str | None, typer.Option("--version", help="The current one by default.")] = None,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Also write model.onnx (needs ecbm[onnx]).")] = False,
+    version: VersionOption = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help=escape("Also write model.onnx (needs: pip install 'ecbm[onnx]')."))
+    ] = False,
     reason: ReasonOption = "",
     author: AuthorOption = "",
     as_json: JsonOption = False,

@@ -6,20 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.show.cli.common import (
     AuthorOption,
     ExpectOption,
+    Interrupted,
     JsonOption,
     ReasonOption,
     WorkspaceArgument,
     print_json,
     say,
 )  # fmt: skip
+from ecbm.words import local_time, readable_size
 
 if TYPE_CHECKING:
     from ecbm.read.dataset import Dataset
@@ -159,6 +158,7 @@ def train(
     Options given here replace those given to 'ecbm init'. A training that was interrupted goes on where it stopped.
     """
     from ecbm.keep.workspace import Workspace
+    from ecbm.train.asked import TrainingInterrupted
     from ecbm.verify.evaluate import evaluate
 
     given = {
@@ -167,7 +167,10 @@ def train(
     }  # fmt: skip
     opened = Workspace(workspace)
     recipe = opened.recipe.replace(**_given(given))
-    version = opened.train(recipe, reason=reason, author=author, expect=expect)
+    try:
+        version = opened.train(recipe, reason=reason, author=author, expect=expect)
+    except TrainingInterrupted as stop:
+        raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
     data, model = opened.data(version), opened.model(version)
     split = next((name for name in ("val", "test", "train") if name in data.split_sizes), "train")
     metrics = {name: value for name, value in evaluate(model, data.split(split)).items() if name != "per_concept"}
@@ -183,8 +186,8 @@ def train(
 
 def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
     """What the workspace holds, which version is the current one, and what can be undone or redone."""
-    from ecbm.keep.words import summary_words
     from ecbm.keep.workspace import Workspace
+    from ecbm.words import summary_words
 
     opened = Workspace(workspace)
     version, counts = opened.version(), opened.counts()
@@ -210,9 +213,19 @@ def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(result)
         return
-    table = Table(show_header=False, box=None)
-    for name, value in result.items():
-        if value not in (None, ""):
-            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-            table.add_row(name.replace("_", " "), escape(shown))
-    Console().print(table)
+    # Lines, not a table: the ledger's hash must be there whole, to be kept elsewhere.
+    size = readable_size(result.pop("bytes"))
+    shown = result | {"time": local_time(version.time), "size": size}
+    for name in ("splits", "input_shape", "can_undo", "can_redo", "trained"):
+        if name in shown:
+            shown[name] = _words(shown[name])
+    width = max(map(len, shown)) + 2
+    say(*(f"{name.replace('_', ' '):<{width}}{value}" for name, value in shown.items() if value not in (None, "")))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count:,}" for name, count in value.items())
+    if isinstance(value, list):
+        return " × ".join(map(str, value))
+    return "yes" if value else "no"

@@ -1,0 +1,122 @@
+"""What things cost, counted and not timed: the work of passes and products, in floating-point operations.
+
+A budget is a share of the work of retraining. Both are counts, so the same edit takes the same steps on a busy
+machine and gives the same bytes (docs/method.md, "Budgets"). On one core a forward pass of the built-in backbones,
+a training step and a product of the heads run within a factor of two of one speed (45 to 98 GFLOP/s measured for
+``convnet``, ``mlp``, ``resnet18`` and heads of 24 to 200 rows), so a share of the work is about a share of the
+time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+from ecbm.edit.alignment import Alignment
+from ecbm.train.model import ConceptBottleneck
+
+__all__ = ["CostModel", "forward_operations"]
+
+# A training step in forward passes over its batch, measured between 2.3 (convnet, 32 px) and 3.6 (mlp), and the
+# operations that calling a step is worth, which only tiny networks feel. Retraining and gradient steps are both
+# counted with them, so an error here only shifts the balance between gradient steps and solves of the heads.
+_TRAINING_STEP = 3.3
+_CALL = 2e7
+# What solving a head on moved features takes, of what it took in training from nothing. An estimate that is too low
+# shows as a budget that is exceeded: the report gives both.
+_CLOSING_SHARE = 0.6
+# Row products a concept or class for a model that does not know what its training took.
+_TYPICAL_WORK = 40
+
+
+def forward_operations(model: ConceptBottleneck) -> int:
+    """Operations of one sample's way through backbone and concept head, counted by running it once."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model.eval()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model.concept_logits_from(model.backbone(torch.zeros(1, *model.input_shape)))
+    return int(counter.get_total_flops())
+
+
+@dataclasses.dataclass(frozen=True)
+class CostModel:
+    """Prices of everything ``auto`` can do for one edit, in operations.
+
+    Attributes
+    ----------
+    forward
+        One sample through the backbone and the concept head.
+    samples, validation
+        Edited training samples, and validation samples.
+    features, concepts, classes
+        Widths of the design and of the two heads.
+    batch
+        Samples in a training step.
+    retraining
+        All of retraining: epochs, features, both heads.
+    closing
+        What ends a rung that moved the backbone: features of both splits, and the concept head.
+    labels
+        Solving the label head at the end.
+    """
+
+    forward: float
+    samples: int
+    validation: int
+    features: int
+    concepts: int
+    classes: int
+    batch: int
+    retraining: float
+    closing: float
+    labels: float
+
+    @classmethod
+    def of(cls, alignment: Alignment) -> CostModel:
+        """Prices from the model's sizes and what its own training took."""
+        model, recipe = alignment.model, alignment.model.recipe
+        training = model.provenance.training
+        samples, validation = alignment.samples.after, alignment.edited.split_sizes.get("val", 0)
+        features, concepts = model.concept_head.in_features + 1, len(alignment.edited.concept_names)
+        classes, forward = len(model.class_names), float(forward_operations(model))
+        epochs = (len(training.get("epochs", ())) or recipe.epochs) if not recipe.is_linear else 0
+        steps = -(-samples // recipe.batch_size)
+        epoch = _TRAINING_STEP * forward * samples + _CALL * steps + forward * validation
+        concept_head = training.get("concept_work", _TYPICAL_WORK * concepts) * product(samples, features)
+        label_head = training.get("label_work", _TYPICAL_WORK * classes) * product(samples, concepts + 1)
+        return cls(
+            forward,
+            samples,
+            validation,
+            features,
+            concepts,
+            classes,
+            recipe.batch_size,
+            epochs * epoch + forward * samples + concept_head + label_head,
+            forward * (samples + validation) + _CLOSING_SHARE * concept_head,
+            _CLOSING_SHARE * label_head,
+        )
+
+    @property
+    def step(self) -> float:
+        """One gradient step of everything."""
+        return _TRAINING_STEP * self.forward * self.batch + _CALL
+
+    def passes(self, samples: float, *, backward: bool = False) -> float:
+        """Samples shown to the network, forward or there and back."""
+        return (_TRAINING_STEP if backward else 1.0) * self.forward * samples
+
+    def concept_work(self, row_products: int) -> float:
+        """What a solve of concept heads took, from its count of products with the design."""
+        return row_products * product(self.samples, self.features)
+
+    def label_work(self, row_products: int) -> float:
+        """The same for the label head."""
+        return row_products * product(self.samples, self.concepts + 1)
+
+
+def product(samples: int, width: int) -> float:
+    """One row times a design and back."""
+    return 4.0 * samples * width
