@@ -16,7 +16,7 @@ import ecbm
 from ecbm.errors import InputError
 from ecbm.keep.objects import ObjectStore
 from ecbm.keep.workspace import Workspace
-from kit import pictures, same_bytes, tabular
+from kit import pictures, python, same_bytes, tabular
 
 
 @pytest.fixture
@@ -117,6 +117,20 @@ def test_a_convolution_keeps_its_memory_format(tmp_path):
     first, second = workspace.model(), workspace.model()
     assert [p.stride() for p in first.parameters()] == [p.stride() for p in second.parameters()]
     assert same_bytes(first, second)
+
+
+def test_pandas_is_not_loaded(tmp_path):
+    """Arrow would, in each of its conversions; that takes longer than reading."""
+    folder = trained_workspace(tmp_path / "w").folder
+    code = (
+        "import sys, ecbm; workspace = ecbm.Workspace(sys.argv[1]); more = workspace.data().select([0]); "
+        "names = more.concept_names, more.class_names; "
+        "more = ecbm.Dataset(['n'], more.inputs, more.concepts, more.labels, *names); "
+        "workspace.edit(ecbm.Edit(add_samples=more, remove_samples=['s4'])); workspace.erase(['s1']); "
+        "print('pandas' in sys.modules)"
+    )
+    done = python("-c", code, folder)
+    assert done.stdout.strip() == "False", done.stderr
 
 
 def half_data(rows: int = 60) -> ecbm.Dataset:

@@ -98,6 +98,20 @@ def test_an_auto_edit_of_a_deep_model_comes_out_again_where_its_backbone_moved(t
     assert verdicts(made) == {0: None, 1: True, 2: True, 3: True}
 
 
+def test_an_edit_that_found_curvature_gives_the_bytes_of_one_that_fitted_it(tmp_path):
+    """Arrays that were read lie elsewhere in memory than computed ones; products must not show it."""
+    names = [f"concept{number}" for number in range(13)]
+    made = Workspace.create(tmp_path / "w", tabular(800, 64, concepts=names), RECIPE)
+    made.train()
+    edit = ecbm.Edit(correct_concepts=[("s1", names[3], 1), ("s3", names[5], None)], remove_samples=["s10"])
+    for _ in range(2):
+        made.edit(edit, "hessian")
+        made.undo()
+    assert list((made.folder / "cache").glob("curvature-*"))
+    assert made.model(2).fingerprint == made.model(3).fingerprint
+    assert verdicts(made, 2, 3) == {2: True, 3: True}
+
+
 def test_samples_that_replace_others_and_new_concepts_of_new_samples(tmp_path):
     made = trained_workspace(tmp_path / "w")
     extra = more_samples()

@@ -65,8 +65,9 @@ class StoredTable:
         data = Dataset(
             self.ids,
             inputs if whole else inputs.subset(self.origin.tolist()),
-            torch.from_numpy(np.ascontiguousarray(self.concepts)),
-            torch.from_numpy(np.ascontiguousarray(self.labels)),
+            # Copied into memory of torch's own: bits of results may depend on how arrays are aligned.
+            torch.from_numpy(np.ascontiguousarray(self.concepts)).clone(),
+            torch.from_numpy(np.ascontiguousarray(self.labels)).clone(),
             self.concept_names,
             self.class_names,
             self.splits,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ecbm.errors import EcbmError
+from ecbm.keep.plain import plain
 from ecbm.terminal import is_plain, new_console
 
 __all__ = [
@@ -46,18 +47,9 @@ class Interrupted(EcbmError):
     """The user pressed Ctrl-C; the message says what is kept."""
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN: figures that are not defined become null."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def print_json(value: dict[str, Any]) -> None:
     """One object on standard output."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
 
 
 def figure(value: float | None) -> str:
