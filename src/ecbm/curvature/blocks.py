@@ -157,9 +157,9 @@ def _reason_against(part: nn.Module, own: dict[str, str], wanted: dict[str, str]
 def probe(module: nn.Module, plan: Plan, inputs: Tensor) -> tuple[Tensor, int]:
     """Run two samples, drop layers whose gradient is not what their inputs and outputs say, and measure.
 
-    A weight that is also used directly (``F.linear(x, layer.weight)``), a layer that is never called, or one
-    that sees samples in another dimension than the first cannot be seen from hooks; comparing with autograd's
-    own gradient finds all of them.
+    A weight that is used directly (``F.linear(x, layer.weight)``, attention's ``out_proj``), or a layer that sees
+    samples in another dimension than the first cannot be seen from hooks; comparing with autograd's own gradient
+    finds all of them.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def _reason_after_run(
     if all(part is None for part in true_parts):
         return "the model's output does not depend on it"
     if uses is None:
-        return "its layer is never called in the forward pass"
+        return "its weight is used without calling its layer (as attention does with out_proj)"
     dimensions = 4 if isinstance(block, ConvolutionLayer) else 2
     for activations, gradients in uses:
         if activations.dim() < dimensions or len(activations) != count or len(gradients) != count:

@@ -38,7 +38,12 @@ class _Tap(torch.autograd.Function):
 
 @contextmanager
 def evaluating(module: nn.Module, gradients: bool = False) -> Iterator[None]:
-    """Evaluation mode (dropout off, BatchNorm frozen), parameters without gradients; all restored after."""
+    """Evaluation mode (dropout off, BatchNorm frozen), parameters without gradients; all restored after.
+
+    Attention runs layer by layer: PyTorch's fused path for evaluation calls no layers and has no derivative.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
     modes = [(part, part.training) for part in module.modules()]
     flags = [(parameter, parameter.requires_grad) for parameter in module.parameters()]
     module.eval()
@@ -49,6 +54,7 @@ def evaluating(module: nn.Module, gradients: bool = False) -> Iterator[None]:
         with torch.enable_grad():
             yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
         for part, mode in modes:
             part.training = mode
         for parameter, flag in flags:

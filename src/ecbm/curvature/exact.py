@@ -1,4 +1,4 @@
-"""The exact Hessian and Gauss-Newton matrix of the objective, through curvlinops.
+"""The exact Hessian and Gauss-Newton matrix of the objective; the latter through curvlinops.
 
 Dense where the model is small; otherwise conjugate gradients, with EK-FAC as the preconditioner (Hestenes and
 Stiefel 1952; Martens, "Deep learning via Hessian-free optimization", ICML 2010).
@@ -12,17 +12,24 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ecbm.curvature.blocks import Selection, _selector
 from ecbm.curvature.capture import evaluating
 from ecbm.curvature.ekfac import EKFAC, Vector
+from ecbm.curvature.hessian import HessianProducts
 from ecbm.curvature.losses import Loss
 from ecbm.curvature.sources import InputSource, Source
 from ecbm.errors import InputError, unknown_name
 
-__all__ = ["ExactOperator", "Solution"]
+__all__ = ["ExactOperator", "NoDerivativeError", "Solution"]
 
 MAXIMUM_DENSE = 20_000
+_KINDS = ("hessian", "gauss-newton")
+
+
+class NoDerivativeError(InputError):
+    """A layer whose second derivative PyTorch does not have: no damping helps, and no other exact matrix."""
 
 
 class _RowLoss(nn.Module):
@@ -82,14 +89,8 @@ class ExactOperator:
         batch_size: int = 128,
         parameters: Selection = None,
     ) -> None:
-        import curvlinops
-
-        kinds = {
-            "hessian": curvlinops.HessianLinearOperator,
-            "gauss-newton": curvlinops.GGNLinearOperator,
-        }
-        if kind not in kinds:
-            raise InputError(f"kind is {kind!r}; expected one of {', '.join(kinds)}")
+        if kind not in _KINDS:
+            raise InputError(f"kind is {kind!r}; expected one of {', '.join(_KINDS)}")
         if not math.isfinite(l2) or l2 < 0:
             raise InputError(f"l2 is {l2}; expected a finite number of at least 0")
         source = Source(inputs, module)
@@ -103,14 +104,22 @@ class ExactOperator:
             raise InputError("exact operators need all chosen parameters in float32, or all in float64")
         self._module, self._l2, self._samples = module, float(l2), len(source)
         batches = _Batches(source, batch_size)
-        with evaluating(module, gradients=True):
-            self._operator: Any = kinds[kind](
-                module,
-                _RowLoss(loss),
-                list(self._parameters.values()),
-                batches,
-                check_deterministic=False,
-                num_data=len(source),
+        self._operator = self._operator_on(kind, loss, batches, len(source))
+        # Two samples tell whether the product exists at all, before somebody waits for it.
+        few = range(min(2, len(source)))
+        first = [(source.read(few), torch.arange(len(few)))]
+        zeros = [torch.zeros_like(parameter) for parameter in self._parameters.values()]
+        self._apply(zeros, self._operator_on(kind, loss, first, len(few)))
+
+    def _operator_on(self, kind: str, loss: Loss, batches: Any, count: int) -> Any:
+        parameters, summed = list(self._parameters.values()), _RowLoss(loss)
+        if kind == "hessian":
+            return HessianProducts(self._module, summed, parameters, batches)
+        import curvlinops
+
+        with evaluating(self._module, gradients=True):
+            return curvlinops.GGNLinearOperator(
+                self._module, summed, parameters, batches, check_deterministic=False, num_data=count
             )
 
     @property
@@ -135,15 +144,18 @@ class ExactOperator:
             for name, product, part in zip(self._parameters, products, parts, strict=True)
         }
 
-    def _apply(self, operand: Any) -> Any:
-        with evaluating(self._module, gradients=True):
+    def _apply(self, operand: Any, operator: Any = None) -> Any:
+        # Of the ways to compute attention, only the one by plain products has a second derivative.
+        with evaluating(self._module, gradients=True), sdpa_kernel(SDPBackend.MATH):
             try:
-                return self._operator @ operand
-            except NotImplementedError as error:
-                raise InputError(
-                    f"a layer of the model has no second derivative in torch ({str(error).splitlines()[0]}); "
-                    "use kind='gauss-newton'"
-                ) from None
+                return (self._operator if operator is None else operator) @ operand
+            except (NotImplementedError, RuntimeError) as error:
+                # Other failures than a missing derivative show in the product of two samples too; memory does not.
+                if operator is None and not isinstance(error, NotImplementedError):
+                    raise
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                why = f"a layer of the model has no second derivative in torch ({reason})"
+                raise NoDerivativeError(f"{why}; use EK-FAC (method='ekfac')") from None
 
     def dense(self) -> Tensor:
         """The whole matrix; small models only."""

@@ -308,10 +308,8 @@ class Workspace(Records):
         )
 
     def _repr_html_(self) -> str:
-        rows = [
-            (version.version, local_time(version.time), summary_words(version.summary))
-            for version in self.versions(12)
-        ]
+        newest = self.versions(12)
+        rows = [(one.version, local_time(one.time), summary_words(one.summary)) for one in newest]
         lines = [f"ledger hash {self.ledger_hash()}"]
         return html.block(repr(self), lines, ("version", "time", "what"), rows)
 

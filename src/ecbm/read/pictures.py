@@ -156,9 +156,8 @@ class PictureStore:
             return picture.convert("RGB")
         # Decoders and archives raise nearly every kind of exception on damaged files.
         except Exception as error:
-            raise InputError(
-                f"{self.where(index)}: cannot be decoded ({_reason(error)}); replace the file"
-            ) from None
+            why = f"cannot be decoded ({_reason(error)})"
+            raise InputError(f"{self.where(index)}: {why}; replace the file") from None
 
     def _size_of_first(self) -> tuple[int, int]:
         if not self.names:

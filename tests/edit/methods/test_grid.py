@@ -30,6 +30,7 @@ FIELDS = {
     "objective",
     "statistics_refitted",
     "not_covered",
+    "notes",
     "drift",
     "certificate",
     "residual",
