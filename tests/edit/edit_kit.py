@@ -14,6 +14,7 @@ from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import concept_terms, positive_weights
 from kit import tabular
 
+METHODS = ("auto", "exact", "ekfac", "hessian", "retrain")
 LEVELS = (
     "correct concepts",
     "soften and blank concepts",

@@ -9,6 +9,7 @@ import pytest
 import torch
 from edit_kit import (
     LEVELS,
+    METHODS,
     column_of,
     edit_of,
     flat,
@@ -26,7 +27,6 @@ import ecbm
 from kit import same_bytes, tabular
 
 DATA = tabular(90, missing=0.1)
-METHODS = ("auto", "exact", "ekfac", "hessian", "retrain")
 
 
 def linear(regime: str = "sequential", bottleneck: str = "logits", weights: str = "none") -> ecbm.Recipe:

@@ -51,7 +51,11 @@ class Layer(ABC):
         Names of the parameters; ``bias`` is ``None`` for a layer without.
     groups, inputs, outputs
         Number of blocks and the sizes of each: G is outputs × inputs, the bias not counted.
+    input_dimensions
+        The least number of dimensions of its input, samples first; with fewer it is not covered.
     """
+
+    input_dimensions = 2
 
     def __init__(self, name: str, module: nn.Module, weight: str, bias: str | None) -> None:
         matrix = module.weight

@@ -108,6 +108,11 @@ class Alignment:
         """Whether samples and concepts are the same in the same order, so that at most labels changed."""
         return self.samples.unchanged and self.concepts.unchanged
 
+    @property
+    def same_validation(self) -> bool:
+        """Whether the validation samples are surely the same; an edit that names samples may be about any split."""
+        return not self.edit.remove_samples and self.edit.add_samples is None
+
     @cached_property
     def _differs(self) -> Tensor:
         """Which terms changed, (samples that stay, concepts that stay)."""

@@ -127,7 +127,7 @@ def report_of(
     }
     report |= _certificate(edited, state, facts)
     worse = [stage for stage in after if not after[stage] <= before[stage] * (1 + 1e-9)]
-    if worse and method in ("ekfac", "hessian"):
+    if worse and outcome.unguarded:
         figures = " and ".join(f"{before[stage]:.4g} to {after[stage]:.4g} ({stage})" for stage in worse)
         report["warning"] = (
             f"the edited objective got worse: {figures}; the step is too long for this network: "
@@ -135,8 +135,7 @@ def report_of(
         )
     plain: dict[str, Any] = json_ready(report)
     # The features above are those of the old validation samples; where the edit changed these, they are not facts.
-    same_validation = not alignment.edit.remove_samples and alignment.edit.add_samples is None
-    return plain, Facts(design, validation if same_validation else None, facts.heads, after["labels"])
+    return plain, Facts(design, validation if alignment.same_validation else None, facts.heads, after["labels"])
 
 
 def _before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState, facts: Facts) -> dict[str, float]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from edit_kit import LEVELS, edit_of, spare
+from edit_kit import LEVELS, METHODS, edit_of, spare
 from torch import nn
 
 import ecbm
+from ecbm.edit import methods
 from ecbm.edit.carry import restandardise
 from ecbm.edit.report import json_ready
 from ecbm.train.heads.objectives import with_ones
@@ -20,7 +22,6 @@ from kit import concept_objective, tabular
 
 DATA = tabular(60, missing=0.05)
 BIRDS = ecbm.datasets.birds(n=80, size=24)
-METHODS = ("auto", "exact", "ekfac", "hessian", "retrain")
 FIELDS = {
     "method",
     "edit",
@@ -108,6 +109,13 @@ def check_report(report: dict[str, Any], method: str) -> None:
         before, after = report["objective"]["before"], report["objective"]["after"]
         worse = any(not after[stage] <= before[stage] * (1 + 1e-9) for stage in before)
         assert ("warning" in report) == worse
+
+
+def test_every_registered_method_is_tested_here_and_stands_in_the_guide() -> None:
+    assert set(METHODS) == set(methods.METHODS)
+    guide = (Path(__file__).parents[3] / "docs" / "editing.md").read_text(encoding="utf-8")
+    for method in METHODS:
+        assert f'| `"{method}"`' in guide
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -96,12 +96,16 @@ def _number(value: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The edited model, every setting that was chosen, what was not covered and why, and facts worth keeping."""
+    """The edited model, every setting that was chosen, what was not covered and why, and facts worth keeping.
+
+    ``unguarded`` says that nothing kept the step from making the edited objective worse: then the report warns.
+    """
 
     model: ConceptBottleneck
     settings: dict[str, Any]
     not_covered: dict[str, str] = dataclasses.field(default_factory=dict)
     facts: Facts = dataclasses.field(default_factory=Facts)
+    unguarded: bool = False
 
 
 Method = Callable[[Alignment, EditorState, Options], Outcome]

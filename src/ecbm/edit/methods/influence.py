@@ -56,7 +56,7 @@ def _influence(method: str, alignment: Alignment, state: EditorState, options: O
     step, chosen, not_covered = solve(stage, change, damping, options)
     model, logits, facts = stage.apply(step, precise=method == "hessian")
     model.label_head, label_settings = _label_step(method, model, alignment, state, logits, options, damping)
-    return Outcome(model, settings | chosen | label_settings, not_covered, facts)
+    return Outcome(model, settings | chosen | label_settings, not_covered, facts, unguarded=True)
 
 
 def _ekfac_step(

@@ -109,8 +109,7 @@ class Ladder:
         alignment = self.alignment
         if "val" not in alignment.edited.split_sizes:
             return None
-        untouched = not alignment.edit.remove_samples and alignment.edit.add_samples is None
-        if same and untouched and (alignment.samples.complete or not has_statistics(backbone)):
+        if same and alignment.same_validation and (alignment.samples.complete or not has_statistics(backbone)):
             return self.state.validation
         return stages.feature_design(backbone, alignment.edited.split("val").inputs)
 
