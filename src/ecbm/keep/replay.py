@@ -85,8 +85,12 @@ class _Editors:
         options = {detail.part: detail.content for detail in details if detail.subject is None}["options"]
         parent = self.at(self.workspace.version(version.parent), root)
         result = self.applied(version, root, parent, options, details)
-        if result.model.fingerprint != self.workspace.model(version.version).fingerprint:
-            raise _Incomparable(f"version {version.version}, on the way to it, does not come out the same")
+        kept = self.workspace.model(version.version), self.workspace.data(version.version)
+        if (result.model.fingerprint, fingerprint_of_bytes(kept[1])) != (
+            kept[0].fingerprint,
+            result.data.fingerprint,
+        ):
+            raise _Different(f"version {version.version}, which it was made from, is not what was edited then")
         return self._last[version.version, root]
 
     def applied(
