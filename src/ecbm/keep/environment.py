@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-import ecbm
 from ecbm import parallel
 from ecbm._version import __version__
 from ecbm.keep.ledger import Detail
@@ -117,7 +116,7 @@ def _constant() -> dict[str, Any]:
 
 def _code_digest() -> str | None:
     total = hashlib.blake2b(digest_size=16)
-    root = Path(ecbm.__file__).parent
+    root = Path(__file__).parents[1]
     try:
         for name in _COMPUTING:
             for path in sorted([root / name] if name.endswith(".py") else (root / name).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""The terms of the two objectives (method.md, "Setting"): targets and weights, derived from a dataset.
+"""The terms of the two objectives (docs/method.md, "The objectives"): targets and weights, derived from a dataset.
 
     J_C(θ) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|θ|²
     J_Y(φ) = (1/n) Σ_i  v_i  CE(f(b_i), y_i) + (β/2)|φ|²

@@ -21,7 +21,7 @@ def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 
 
     Examples
     --------
-    >>> expected_calibration_error(torch.tensor([0.9, 0.9]), torch.tensor([1.0, 1.0]))
+    >>> expected_calibration_error(torch.tensor([0.9, 0.9]).double().round(decimals=1), torch.ones(2))
     0.1
     """
     if len(confidence) == 0:
