@@ -72,22 +72,22 @@ class _Editors:
         self._last: dict[tuple[int, int], Editor] = {}
 
     def at(self, version: Version, root: int) -> Editor:
-        """The editor of a version whose facts were computed from the data at ``root``."""
-        known = self._last.get((version.version, root))
-        if known is not None:
-            return known
-        if version.version == root:
-            editor = Editor(self.workspace.model(root), self.workspace.data(root))
-            return self._keep(version.version, root, editor)
-        if version.parent is None or version.kind != "edit" or version.parent < root:
-            raise _Incomparable(f"version {root}, at which its facts were computed, does not lead to it")
-        details = _details(self.workspace, version)
-        options = {detail.part: detail.content for detail in details if detail.subject is None}["options"]
-        parent = self.at(self.workspace.version(version.parent), root)
-        result = self.applied(version, root, parent, options, details)
-        if result.model.fingerprint != self.workspace.model(version.version).fingerprint:
-            raise _Incomparable(f"version {version.version}, on the way to it, does not come out the same")
-        return self._last[version.version, root]
+        """The editor of a version, as it is kept, whose facts were computed from the data at ``root``."""
+        number = version.version
+        if number == root and (number, root) not in self._last:
+            self._keep(number, root, Editor(self.workspace.model(root), self.workspace.data(root)))
+        if (number, root) not in self._last:
+            if version.parent is None or version.kind != "edit" or version.parent < root:
+                raise _Incomparable(f"version {root}, at which its facts were computed, does not lead to it")
+            details = _details(self.workspace, version)
+            options = {detail.part: detail.content for detail in details if detail.subject is None}["options"]
+            parent = self.at(self.workspace.version(version.parent), root)
+            self.applied(version, root, parent, options, details)
+        editor, model = self._last[number, root], self.workspace.model(number)
+        prints = editor.model.fingerprint, editor.data.fingerprint
+        if prints != (model.fingerprint, fingerprint_of_bytes(self.workspace.data(number))):
+            raise _Different(f"version {number}, which it was made from, is not what was edited then")
+        return editor
 
     def applied(
         self, version: Version, root: int, parent: Editor, options: Mapping[str, Any], details: Sequence[Detail]
