@@ -32,7 +32,7 @@ def store_model(model: ConceptBottleneck, put: Callable[[bytes], str]) -> dict[s
     for name, tensor in sorted(model.state_dict().items()):
         groups.setdefault(_part(name), {})[name] = tensor.detach().cpu().contiguous().clone()
     parts = {part: put(tensor_bytes(tensors)) for part, tensors in groups.items()}
-    # With the seconds that training took, which a budget for editing is a share of.
+    # With what training took, which a budget for editing is a share of.
     config = config_of(model) | {"training": plain(dict(model.provenance.training))}
     return {"config": put(canonical(config).encode()), "parts": parts}
 
