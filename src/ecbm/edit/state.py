@@ -18,14 +18,16 @@ from torch import Tensor
 
 from ecbm.curvature import EKFAC, ConceptLoss, LabelLoss, Vector
 from ecbm.curvature.losses import Fisher
-from ecbm.edit.alignment import Alignment
+from ecbm.edit.alignment import Alignment, Matching
 from ecbm.edit.carry import has_statistics
 from ecbm.edit.frozen import FrozenHeads
 from ecbm.edit.gradients import ConceptPart, concept_part, objective_gradient
+from ecbm.edit.maps import CarriedMaps, FreshMaps, KeptMaps, Maps
 from ecbm.edit.warm import LeadingInverses
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
+from ecbm.train.cuts import Cut, cuts_of
 from ecbm.train.heads.objectives import LabelObjective, concept_curvature, rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis, class_blocks, fits_class_blocks, invert_blocks
 from ecbm.train.model import ConceptBottleneck
@@ -35,6 +37,8 @@ __all__ = ["STALENESS_LIMIT", "EditorState", "Facts"]
 
 STALENESS_LIMIT = 0.3
 _STALENESS_SAMPLE = 256
+# Maps are stored for later processes up to this size: reading more takes as long as a forward pass.
+_STORED_MAPS_BYTES = 256 * 2**20
 
 T = TypeVar("T")
 Group = dict[str, Tensor]
@@ -72,6 +76,8 @@ class EditorState:
         self._concept_curvature: dict[str, EKFAC] = {}
         self._label_curvature: dict[str, EKFAC] = {}
         self._label_preconditioner: Tensor | None = None
+        self._maps: dict[tuple[str, str], KeptMaps] = {}
+        self._figures: dict[str, float] = {}
 
     def _timed(self, name: str, compute: Callable[[], T]) -> T:
         started = time.monotonic()
@@ -106,6 +112,39 @@ class EditorState:
             added = alignment.after.select(samples.come)
             design[samples.come] = stages.feature_design(model.backbone, added.inputs)
         return design
+
+    def maps(self, cut: Cut, split: str) -> Maps:
+        """What comes out of the front of a cut of the model, for the samples of a split."""
+        inputs = self.train.inputs if split == "train" else self.data.split(split).inputs
+        if cut.whole:
+            return FreshMaps(cut.front, inputs)
+        key = cut.name, split
+        if key not in self._maps:
+            self._maps[key] = self._timed("maps", lambda: KeptMaps.of(cut.front, inputs))
+        return self._maps[key]
+
+    def edited_maps(self, alignment: Alignment, cut: Cut, split: str) -> Maps:
+        """Those of the edited samples, for a cut of the carried model; only samples that came are computed."""
+        edited = alignment.after if split == "train" else alignment.edited.split(split)
+        if cut.whole:
+            return FreshMaps(cut.front, edited.inputs)
+        places = alignment.samples
+        if split != "train":
+            before = self.data.split(split).ids if split in self.data.split_sizes else ()
+            places = Matching.by_name(before, edited.ids, frozenset(alignment.edit.remove_samples))
+        if not len(places.old):
+            return KeptMaps.of(cut.front, edited.inputs)
+        # The carried front computes what the model's own does, up to rounding: kept maps are of the model's own.
+        own = next(one for one in cuts_of(self.model.backbone) if one.name == cut.name)
+        come = KeptMaps.of(own.front, edited.select(places.come).inputs) if len(places.come) else None
+        kept = self.maps(own, split)
+        return kept if places.unchanged else CarriedMaps(kept, places, come)
+
+    def figure(self, name: str, compute: Callable[[], float]) -> float:
+        """A number about the model on its data that a method found out and needs again."""
+        if name not in self._figures:
+            self._figures[name] = self._timed(name, compute)
+        return self._figures[name]
 
     @cached_property
     def logits(self) -> Tensor:
@@ -272,6 +311,7 @@ class EditorState:
             other.__dict__["validation"] = facts.validation
         if facts.heads is not None:
             other.__dict__["frozen"], other.__dict__["basis"] = facts.heads, facts.heads.basis
+        other._maps = self._maps_for(other)
         if model.concept_names == self.model.concept_names:
             # sums over all samples: these precondition and do not show one of them
             known = self.__dict__.get("label_blocks")
@@ -282,6 +322,20 @@ class EditorState:
                 for fisher in self._concept_curvature:
                     other._inherited[fisher] = self._for_successor(fisher)  # type: ignore[arg-type]
         return other
+
+    def _maps_for(self, other: EditorState) -> dict[tuple[str, str], KeptMaps]:
+        """Maps that hold for another model too: of the same samples, in front of cuts whose front did not move."""
+        fronts = {cut.name: cut.front.state_dict() for cut in cuts_of(self.model.backbone)} if self._maps else {}
+        same = {
+            cut.name
+            for cut in cuts_of(other.model.backbone)
+            if cut.name in fronts and _equal(fronts[cut.name], cut.front.state_dict())
+        }
+        return {
+            (name, split): maps
+            for (name, split), maps in self._maps.items()
+            if name in same and self.data.split(split).ids == other.data.split(split).ids
+        }
 
     def _for_successor(self, fisher: Fisher) -> _Inherited:
         sample = self._fit(fisher, slice(0, _STALENESS_SAMPLE))
@@ -307,6 +361,12 @@ class EditorState:
         blocks = blocks if blocks is not None else self._label_preconditioner
         if blocks is not None:
             groups["labels"] = {"blocks": blocks}
+        if self._maps and sum(maps.bytes for maps in self._maps.values()) <= _STORED_MAPS_BYTES:
+            groups["maps"] = {f"{split} {name}": maps.values for (name, split), maps in self._maps.items()}
+        if self._figures:
+            groups["figures"] = {
+                name: torch.tensor(value, dtype=torch.float64) for name, value in self._figures.items()
+            }
         return groups
 
     def restore(self, groups: Mapping[str, Group]) -> None:
@@ -348,8 +408,29 @@ class EditorState:
             classes = len(self.model.class_names)
             _expect(groups["labels"], {"blocks": (classes, k + 1, k + 1)})
             blocks = groups["labels"]["blocks"]
+        maps = self._restored_maps(groups["maps"]) if "maps" in groups else {}
+        figures = {name: float(value) for name, value in groups.get("figures", {}).items()}
         self.__dict__.update(found)
+        self._maps, self._figures = self._maps | maps, self._figures | figures
         self._label_preconditioner = blocks if blocks is not None else self._label_preconditioner
+
+    def _restored_maps(self, group: Group) -> dict[tuple[str, str], KeptMaps]:
+        """Kept maps from stored ones, compared with what the fronts give for the first sample."""
+        found = {}
+        fronts = {cut.name: cut.front for cut in cuts_of(self.model.backbone)}
+        for key, values in group.items():
+            split, name = key.split(" ", 1)
+            if name not in fronts or split not in self.data.split_sizes:
+                raise ValueError(f"there is no place for maps called {key!r}")
+            part = self.data.split(split)
+            like = KeptMaps.of(fronts[name], part.inputs.subset([0]))
+            _expect({key: values}, {key: (len(part), *like.values.shape[1:])})
+            found[name, split] = KeptMaps(values, like.channels_last)
+        return found
+
+
+def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def _expect(group: Group, shapes: Mapping[str, tuple[int, ...]]) -> None:

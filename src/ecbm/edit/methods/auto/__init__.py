@@ -5,12 +5,15 @@ from __future__ import annotations
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.methods.auto.cost import CostModel
 from ecbm.edit.methods.auto.ladder import climb
-from ecbm.edit.methods.auto.rungs import MOVES
+from ecbm.edit.methods.auto.rungs import GradientSteps, Move
+from ecbm.edit.methods.auto.tail import LiveTail
 from ecbm.edit.methods.base import Options, Outcome
 from ecbm.edit.methods.exact import exact_edit
 from ecbm.edit.state import EditorState
 
-__all__ = ["auto_edit"]
+__all__ = ["MOVES", "auto_edit"]
+
+MOVES: tuple[Move, ...] = (LiveTail(), GradientSteps())
 
 
 def auto_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:

@@ -1,18 +1,24 @@
-"""What things cost, counted and not timed: the work of passes and products, in floating-point operations.
+"""What things cost, counted and not timed: the work of passes and products, in operations.
 
 A budget is a share of the work of retraining. Both are counts, so the same edit takes the same steps on a busy machine
 and gives the same bytes (docs/method.md, "Budgets"). On one core a forward pass of the built-in backbones, a training
-step and a product of the heads run within a factor of two of one speed (45 to 98 GFLOP/s measured for ``convnet``,
-``mlp``, ``resnet18`` and heads of 24 to 200 rows), so a share of the work is about a share of the time.
+step and a product of the heads run within a factor of two of one speed, so a share of the work is about a share of the
+time. Multiplications alone would not do: in front layers of a network moving values through memory takes longer.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ecbm.edit.alignment import Alignment
+from ecbm.train.cuts import cuts_of
 from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["CostModel", "forward_operations"]
@@ -22,6 +28,9 @@ __all__ = ["CostModel", "forward_operations"]
 # with them, so an error here only shifts the balance between gradient steps and solves of the heads.
 _TRAINING_STEP = 3.3
 _CALL = 2e7
+# Operations that a written number is worth. Fitted on the time of convnet's blocks at 32 and 48 px, forward and training
+# (88 gives the best fit, 50 and 200 misjudge the last block's share of a step by a third); other networks feel it little.
+_WRITE = 100
 # What solving a head on moved features takes, of what it took in training from nothing. An estimate that is too low
 # shows as a budget that is exceeded: the report gives both.
 _CLOSING_SHARE = 0.6
@@ -29,14 +38,30 @@ _CLOSING_SHARE = 0.6
 _TYPICAL_WORK = 40
 
 
-def forward_operations(model: ConceptBottleneck) -> int:
-    """Operations of one sample's way through backbone and concept head, counted by running it once."""
+def forward_operations(network: Callable[[Tensor], object], example: Tensor) -> float:
+    """Operations of one sample's way through a network, counted by running it once."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    model.eval()
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model.concept_logits_from(model.backbone(torch.zeros(1, *model.input_shape)))
-    return int(counter.get_total_flops())
+    written = _Written()
+    with FlopCounterMode(display=False) as counter, written, torch.no_grad():
+        network(example)
+    return float(counter.get_total_flops() + _WRITE * written.numbers)
+
+
+class _Written(TorchDispatchMode):
+    """Counts the numbers that operations write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            self.numbers += sum(leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, Tensor))
+        return out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +84,8 @@ class CostModel:
         What ends a rung that moved the backbone: features of both splits, and the concept head.
     labels
         Solving the label head at the end.
+    tails
+        One sample through what is behind each cut of the backbone and the concept head, the shortest tail first.
     """
 
     forward: float
@@ -71,6 +98,7 @@ class CostModel:
     retraining: float
     closing: float
     labels: float
+    tails: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, alignment: Alignment) -> CostModel:
@@ -79,7 +107,8 @@ class CostModel:
         training = model.provenance.training
         samples, validation = alignment.samples.after, alignment.edited.split_sizes.get("val", 0)
         features, concepts = model.concept_head.in_features + 1, len(alignment.edited.concept_names)
-        classes, forward = len(model.class_names), float(forward_operations(model))
+        classes = len(model.class_names)
+        forward, tails = _operations(model)
         epochs = (len(training.get("epochs", ())) or recipe.epochs) if not recipe.is_linear else 0
         steps = -(-samples // recipe.batch_size)
         epoch = _TRAINING_STEP * forward * samples + _CALL * steps + forward * validation
@@ -96,12 +125,22 @@ class CostModel:
             epochs * epoch + forward * samples + concept_head + label_head,
             forward * (samples + validation) + _CLOSING_SHARE * concept_head,
             _CLOSING_SHARE * label_head,
+            tails,
         )
+
+    @property
+    def solving(self) -> float:
+        """Solving the concept head on moved features."""
+        return self.closing - self.passes(self.samples + self.validation)
 
     @property
     def step(self) -> float:
         """One gradient step of everything."""
         return _TRAINING_STEP * self.forward * self.batch + _CALL
+
+    def tail_step(self, forward: float) -> float:
+        """One gradient step of a tail whose forward pass takes that many operations a sample."""
+        return _TRAINING_STEP * forward * self.batch + _CALL
 
     def passes(self, samples: float, *, backward: bool = False) -> float:
         """Samples shown to the network, forward or there and back."""
@@ -114,6 +153,22 @@ class CostModel:
     def label_work(self, row_products: int) -> float:
         """The same for the label head."""
         return row_products * product(self.samples, self.concepts + 1)
+
+
+def _operations(model: ConceptBottleneck) -> tuple[float, tuple[float, ...]]:
+    """One sample's way through backbone and concept head, and from every cut on."""
+    model.eval()
+    example = torch.zeros(1, *model.input_shape)
+
+    def rest(tail: Callable[[Tensor], Tensor]) -> Callable[[Tensor], object]:
+        return lambda x: model.concept_logits_from(tail(x))
+
+    tails = []
+    for cut in cuts_of(model.backbone):
+        with torch.no_grad():
+            maps = cut.front(example)
+        tails.append(forward_operations(rest(cut.tail), maps))
+    return forward_operations(rest(model.backbone), example), tuple(tails)
 
 
 def product(samples: int, width: int) -> float:

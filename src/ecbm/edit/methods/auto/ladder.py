@@ -25,17 +25,13 @@ from ecbm.edit.carry import carry, has_statistics
 from ecbm.edit.heads import solve_concepts, solve_label
 from ecbm.edit.methods.auto.cost import CostModel
 from ecbm.edit.methods.auto.guard import Rung, judge
-from ecbm.edit.methods.auto.rungs import Move, pull_of
+from ecbm.edit.methods.auto.leave import CLIMB_FROM, pull, wandering
+from ecbm.edit.methods.auto.rungs import Move
 from ecbm.edit.methods.base import Options, Outcome
 from ecbm.edit.state import EditorState, Facts
 from ecbm.train import stages
 
 __all__ = ["Ladder", "climb"]
-
-# Below this change of the gradient of some samples (see pull_of) the backbone is not touched. Set between .34–.39
-# (poisoned samples, where retraining itself gains nothing) and .59–2.73 (all other cases) on birds, WBCAtt and CUB.
-_FEELABLE = 0.25
-
 
 class Ladder:
     """One climb: the rungs so far and the work that is left."""
@@ -58,8 +54,8 @@ class Ladder:
 
     @property
     def left(self) -> float:
-        """Work that is left for moving the backbone: what ends a rung and the label head are set aside."""
-        return self.limit - self.spent - self.cost.closing - self.cost.labels
+        """Work that is left for moving the backbone: solving the heads on what it then gives is set aside."""
+        return self.limit - self.spent - self.cost.solving - self.cost.labels
 
     def start(self) -> None:
         """The first rung: the concept head exactly, on the present features."""
@@ -83,11 +79,13 @@ class Ladder:
         moved = copy.copy(last)
         moved._modules = dict(last._modules)
         moved.backbone, moved.concept_head = found.part.backbone.eval(), found.part.concept_head
-        design = stages.feature_design(moved.backbone, alignment.after.inputs)
+        design, validation = found.design, found.validation
+        if design is None:
+            design = stages.feature_design(moved.backbone, alignment.after.inputs)
+            validation = self._validation(moved.backbone)
         tolerance = moved.recipe.head_tolerance
         solved = solve_concepts(moved, alignment, design, features_moved=True, tolerance=tolerance)
-        closing = self.cost.passes(self.cost.samples + self.cost.validation) + self.cost.concept_work(solved.work)
-        validation = self._validation(moved.backbone)
+        closing = self.cost.concept_work(solved.work)
         settings = found.settings | {"tolerance": tolerance}
         rung = judge(move.name, solved, alignment, design, validation, settings, found.work + closing)
         return self._add(rung, rung.better_than(self.last))
@@ -151,7 +149,7 @@ def climb(
 
 def _climb(ladder: Ladder, moves: Sequence[Move]) -> str:
     """Try the moves; says in words what was done and why."""
-    alignment, cost = ladder.alignment, ladder.cost
+    alignment = ladder.alignment
     if alignment.model.recipe.regime == "joint":
         return "both heads, jointly; the backbone of a joint model is left as it is"
     if alignment.same_terms and len(alignment.touched_concepts()) == 0:
@@ -160,12 +158,11 @@ def _climb(ladder: Ladder, moves: Sequence[Move]) -> str:
         return "both heads exactly; every parameter of the backbone is frozen"
     if ladder.left < min((move.least(ladder) for move in moves), default=0.0):
         return "both heads exactly; the budget leaves no room for the backbone"
-    pull, work = pull_of(ladder)
-    ladder.spent += work
-    if pull < _FEELABLE:
+    moved, wandered = pull(alignment, ladder.state, ladder.last.model), wandering(ladder.state)
+    if not moved > CLIMB_FROM * wandered:
         return (
-            f"both heads exactly; the edit changes the backbone's gradient on some samples by {pull!r} of its size, "
-            "which is drawing noise, so the backbone is left as it is"
+            f"both heads exactly; the edit moves validation probabilities by {moved:.2g} (rms), no more than another "
+            f"seed would ({wandered:.2g}), so the backbone is left as it is"
         )
     words = ["both heads exactly"]
     for move in moves:

@@ -26,11 +26,17 @@ __all__ = ["MOVES", "CurvatureStep", "GradientSteps", "Move", "Moved", "pull_of"
 
 @dataclasses.dataclass(frozen=True)
 class Moved:
-    """A moved backbone and concept head, every setting that was chosen, and the work it took."""
+    """A moved backbone and concept head, every setting that was chosen, and the work it took.
+
+    ``design`` and ``validation`` are features of the edited training and validation samples with ones, where the move
+    has them; their work is then part of ``work``.
+    """
 
     part: ConceptPart
     settings: dict[str, Any]
     work: float
+    design: Tensor | None = None
+    validation: Tensor | None = None
 
 
 class Move(Protocol):
@@ -199,19 +205,24 @@ class GradientSteps:
     name = "gradient steps"
 
     def least(self, ladder: Ladder) -> float:
-        return _FEWEST_EPOCHS * ladder.cost.step * ladder.cost.samples / ladder.cost.batch
+        steps = _FEWEST_EPOCHS * ladder.cost.samples / ladder.cost.batch
+        return steps * ladder.cost.step + self._closing(ladder)
 
     def worth_it(self, ladder: Ladder) -> bool:
-        return ladder.left > self.least(ladder)
+        """Where the backbone can be cut, a live tail is at least as good."""
+        return not ladder.cost.tails and ladder.left > self.least(ladder)
+
+    def _closing(self, ladder: Ladder) -> float:
+        return ladder.cost.passes(ladder.cost.samples + ladder.cost.validation)
 
     def run(self, ladder: Ladder, work: float) -> Moved | None:
         alignment, last, cost = ladder.alignment, ladder.last.model, ladder.cost
-        steps = max(1, int(work / cost.step))
+        steps = max(1, int((work - self._closing(ladder)) / cost.step))
         epochs = steps * cost.batch / cost.samples
         rate = (_GENTLE + (_FULL - _GENTLE) * min(epochs, 1.0)) * last.recipe.peak_learning_rate
         inputs, deadline = alignment.after.inputs, ladder.deadline
         part, done = refine(last, alignment, inputs, steps=steps, learning_rate=rate, deadline=deadline)
-        return Moved(part, {"steps": done, "learning_rate": rate}, done * cost.step)
+        return Moved(part, {"steps": done, "learning_rate": rate}, done * cost.step + self._closing(ladder))
 
 
-MOVES: tuple[Move, ...] = (CurvatureStep(), GradientSteps())
+
