@@ -12,12 +12,20 @@ from ecbm.edit.carry import with_heads
 from ecbm.train import stages
 from ecbm.train.heads.concept import solve_concept_head
 from ecbm.train.heads.joint import solve_joint_heads
-from ecbm.train.heads.label import solve_label_head
-from ecbm.train.heads.objectives import ConceptObjective, rows_of, with_ones
+from ecbm.train.heads.label import block_step, solve_label_head
+from ecbm.train.heads.objectives import ConceptObjective, LabelObjective, rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["EXACT_TOLERANCE", "SolvedConcepts", "SolvedLabels", "label_design", "solve_concepts", "solve_label"]
+__all__ = [
+    "EXACT_TOLERANCE",
+    "SolvedConcepts",
+    "SolvedLabels",
+    "label_design",
+    "solve_concepts",
+    "solve_label",
+    "step_label",
+]
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
 # α, and that error is divided by β once more. Newton gets there in one more step.
@@ -145,3 +153,29 @@ def solve_label(
     )
     final = with_heads(model, rows_of(model.concept_head), solved.parameters, model.low, model.high)
     return SolvedLabels(final, solved.newton_steps, solved.work)
+
+
+def step_label(
+    model: ConceptBottleneck, alignment: Alignment, logits: Tensor, inverses: Tensor, steps: int = 2
+) -> SolvedLabels:
+    """A few Newton steps of the label head with the classes' own blocks, where a solve costs too much.
+
+    A step that does not lower the objective is halved until it does; ``inverses`` must be at hand.
+    """
+    design = label_design(model, alignment, logits)
+    beta = model.recipe.label_regularisation
+    objective = LabelObjective(design, alignment.after.labels, None, beta)
+    parameters = rows_of(model.label_head)
+    now = design @ parameters.T
+    value, done = float(objective.value(parameters, now)), 0
+    for _ in range(steps):
+        direction = block_step(objective.gradient(now, parameters), inverses, beta)
+        change, length = design @ direction.T, 1.0
+        while length > 1e-3:
+            there = float(objective.value(parameters - length * direction, now - length * change))
+            if there < value:
+                parameters, now, value, done = parameters - length * direction, now - length * change, there, done + 1
+                break
+            length /= 2
+    final = with_heads(model, rows_of(model.concept_head), parameters, model.low, model.high)
+    return SolvedLabels(final, done, 4 * len(parameters) * steps)

@@ -68,6 +68,8 @@ class LiveTail:
         if "val" in alignment.edited.split_sizes:
             validation = tail_design(cut, ladder.state.edited_maps(alignment, cut, "val"), shape)
         settings = {"cut": cut.name, "steps": done, "learning_rate": rate, "layers_in_axes": len(axes)}
+        if not maps.exact:
+            settings["maps"] = "float16"
         spent = done * step + self._around(ladder, place)
         return Moved(part, settings, spent, design, validation)
 
