@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 __all__ = ["EcbmError", "InputError", "UnknownNameError", "unknown_name"]
@@ -41,13 +42,15 @@ def unknown_name(kind: str, name: object, valid: Iterable[str], where: str = "")
     --------
     >>> print(unknown_name("concept", "wing_colour=blue", ["wing_color=blue", "tail=long"]))
     unknown concept 'wing_colour=blue'; did you mean 'wing_color=blue'?
+    >>> print(unknown_name("sample id", "bird-0005", ["bird-00005", "bird-02005"]))
+    unknown sample id 'bird-0005'; did you mean 'bird-00005'?
     """
     names = [str(v) for v in valid]
     text = str(name)
-    near = difflib.get_close_matches(text, names, n=3, cutoff=0.5)
+    near = _alike(text, names) or difflib.get_close_matches(text, names, n=3, cutoff=0.5)
     if not near:
         folded = {n.casefold(): n for n in names}
-        near = [folded[m] for m in difflib.get_close_matches(text.casefold(), folded, n=3, cutoff=0.4)]
+        near = [folded[m] for m in difflib.get_close_matches(text.casefold(), folded, n=3, cutoff=0.5)]
     if near:
         hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
     elif names:
@@ -57,3 +60,15 @@ def unknown_name(kind: str, name: object, valid: Iterable[str], where: str = "")
         hint = "there are none"
     prefix = f"{where}: " if where else ""
     return UnknownNameError(f"{prefix}unknown {kind} {text!r}; {hint}")
+
+
+def _alike(text: str, names: list[str]) -> list[str]:
+    """Names that say the same in another spelling: zeros before a number, capitals, spaces, dashes."""
+    wanted = _plainest(text)
+    return [name for name in names if _plainest(name) == wanted][:3] if wanted else []
+
+
+def _plainest(text: str) -> str:
+    # Numbers stay apart from each other (1-23 is not 12-3); what stands between words does not matter.
+    words = re.findall(r"[^\W\d_]+|\d+", text.casefold())
+    return " ".join(word.lstrip("0") or "0" if word.isdecimal() else word for word in words)

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
-__all__ = ["write_bytes", "write_json", "write_safetensors", "write_text"]
+from ecbm.errors import InputError
+
+__all__ = ["refusing_places", "write_bytes", "write_json", "write_safetensors", "write_text"]
+
+
+_IN_THE_WAY = {errno.ENOTDIR, errno.EEXIST}
+_NO_PLACE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT} | _IN_THE_WAY
+
+
+@contextmanager
+def refusing_places(folder: str | Path) -> Iterator[None]:
+    """A folder that cannot be written to is bad input; a full or broken disk stays an error of the system."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_PLACE:
+            raise
+        reason = "a file is in the way" if error.errno in _IN_THE_WAY else error.strerror
+        raise InputError(f"{folder}: cannot be written ({reason}); give another folder") from None
 
 
 def write_bytes(path: str | Path, content: bytes) -> None:

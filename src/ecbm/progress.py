@@ -1,7 +1,7 @@
 """Progress for anything that may take longer than two seconds.
 
-On a terminal it is a Rich bar; elsewhere (a log file, CI) one plain line every few seconds. Everything goes
-to standard error, so that ``--json`` output stays a single object on standard output.
+On a terminal it is a Rich bar; elsewhere (a log file, CI, a plain terminal) one line every few seconds. Everything
+goes to standard error, so that ``--json`` output stays a single object on standard output.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ecbm.terminal import is_plain, new_console
 
 __all__ = ["Bar", "progress", "silence"]
 
 _PLAIN_EVERY_SECONDS = 10.0
 _PLAIN_AFTER_SECONDS = 2.0
 _silenced = False
+# Rich draws one display at a time.
+_display: Progress | None = None
 
 
 def silence(quiet: bool = True) -> None:
@@ -57,16 +60,30 @@ class Bar:
                 flush=True,
             )
 
+    def remove(self) -> None:
+        """Take the bar off a display that goes on."""
+        if self._live is not None and self._task is not None:
+            self._live.remove_task(self._task)
+
 
 @contextmanager
 def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
     """Show progress of ``total`` steps while the block runs, ``done`` of which were taken before it.
 
-    Only the first process of a group prints.
+    Only the first process of a group prints. Inside another one's block, its bar stands below that one's.
     """
+    global _display
     quiet = _silenced or int(os.environ.get("RANK", "0")) != 0
-    if quiet or not sys.stderr.isatty():
+    # A bar is drawn over and over with escape codes, which a plain terminal may show as they are.
+    if quiet or not sys.stderr.isatty() or is_plain():
         yield Bar(title, total, None, quiet, done)
+        return
+    if _display is not None:
+        bar = Bar(title, total, _display, quiet, done)
+        try:
+            yield bar
+        finally:
+            bar.remove()
         return
     columns = (
         TextColumn("{task.description}"),
@@ -75,5 +92,9 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as live:
-        yield Bar(title, total, live, quiet, done)
+    with Progress(*columns, console=new_console(stderr=True), transient=True) as live:
+        _display = live
+        try:
+            yield Bar(title, total, live, quiet, done)
+        finally:
+            _display = None

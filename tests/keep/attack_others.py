@@ -12,10 +12,8 @@ from workspace_kit import copy, edited_workspace, trained_workspace
 
 import ecbm
 from ecbm.errors import EcbmError
-from ecbm.keep.change import MovedOnError
-from ecbm.keep.changing import edit_model
 from ecbm.keep.checking import check_workspace
-from ecbm.keep.signature import Signature
+from ecbm.keep.transaction import MovedOnError
 from ecbm.keep.workspace import Workspace
 
 
@@ -24,13 +22,13 @@ def _editor(folder: Path, worker: int, workers: int, edits: int) -> None:
     workspace = Workspace(folder)
     for number in range(edits):
         sample = f"s{(worker + number * workers) % 30}"
-        edit = ecbm.Edit(correct_concepts=[(sample, "round", (number % 7) / 7 + 0.001 * worker)])
+        edit = ecbm.Edit(
+            correct_concepts=[(sample, "round", (1 + worker * edits + number) / (2 + workers * edits))]
+        )
         deadline = time.monotonic() + 600
         while True:
             try:
-                edit_model(
-                    workspace, edit, "exact", signature=Signature(f"worker{worker}", f"edit {worker}/{number}")
-                )
+                workspace.edit(edit, "exact", author=f"worker{worker}", reason=f"edit {worker}/{number}")
                 break
             except MovedOnError:
                 if time.monotonic() > deadline:

@@ -215,3 +215,21 @@ def test_what_is_no_folder_is_refused(tmp_path):
     for path in (tmp_path / "nowhere", tmp_path / "file", tmp_path):
         with pytest.raises(InputError, match="not a saved model"):
             ecbm.load(path)
+
+
+def test_a_place_that_cannot_be_written_is_refused_in_one_line(tmp_path, monkeypatch):
+    model = ecbm.train(tabular(30))
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(
+        ecbm.InputError, match=r"below: cannot be written \(a file is in the way\); give another folder"
+    ):
+        ecbm.save(model, tmp_path / "file" / "below")
+
+    def read_only(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.mkdtemp", read_only)
+    with pytest.raises(ecbm.InputError, match=r"cannot be written \(Read-only file system\)"):
+        ecbm.save(model, tmp_path / "new")
+    with pytest.raises(ecbm.InputError, match="expected a trained model, got Dataset"):
+        ecbm.save(tabular(30), tmp_path / "new")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
 import re
 import shlex
@@ -36,6 +38,13 @@ def test_the_commands_run_in_a_row(tmp_path, monkeypatch):
 def test_the_code_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks("python"), "docs/workspace.md", "exec"), {})
+
+
+@pytest.mark.parametrize("name", ["workspace", "words", "naming"])
+def test_the_examples_of_docstrings_run(name):
+    failed, tried = doctest.testmod(importlib.import_module(f"ecbm.keep.{name}"))
+    assert failed == 0
+    assert tried > 0
 
 
 @pytest.mark.parametrize("guide", ["workspace.md", "reliability.md"])

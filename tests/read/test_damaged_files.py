@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from PIL import Image
 
 from ecbm.errors import InputError
+from ecbm.read.inputs import ImageInputs
 from ecbm.read.tables import read_dataset
 
 FRAME = pd.DataFrame(
@@ -89,3 +90,11 @@ def test_one_wrong_byte_anywhere(tmp_path, name, byte):
         else:
             message = ""
         assert "\n" not in message
+
+
+def test_a_file_that_is_no_picture_is_called_that(tmp_path):
+    (tmp_path / "a.jpg").write_text("not a picture")
+    with pytest.raises(InputError) as caught:
+        ImageInputs(tmp_path, ["a.jpg"])
+    why = "cannot be decoded (it is no picture of a known kind); replace the file"
+    assert str(caught.value) == f"{tmp_path}, picture 'a.jpg' (row 1): {why}"

@@ -50,7 +50,7 @@ def datasets(draw: st.DrawFn) -> Dataset:
         torch.tensor(labels),
         draw(unique(concepts)),
         draw(unique(classes)),
-        draw(st.lists(st.sampled_from(["train", "val", "test", "a, b"]), min_size=rows, max_size=rows)),
+        draw(st.lists(st.sampled_from(["train", "val", "test"]), min_size=rows, max_size=rows)),
     )
 
 

@@ -19,37 +19,6 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def machine(run):
-    """Run the command with ``--json``; returns the object."""
-
-    def machine(*arguments: object) -> dict:
-        status, out, err = run(*arguments, "--json")
-        assert (status, err) == (0, "")
-        assert out.count("\n") == 1
-        return json.loads(out)
-
-    return machine
-
-
-@pytest.fixture
-def files(tmp_path):
-    """A table with features and an edit file."""
-    ecbm.write_dataset(tabular(60, 4), tmp_path / "data")
-    os.rename(tmp_path / "data" / "samples.csv", tmp_path / "samples.csv")
-    os.rename(tmp_path / "data" / "features.npy", tmp_path / "features.npy")
-    content = {"correct_concepts": [{"id": "s1", "concept": "round", "value": 1}], "remove_samples": ["s3"]}
-    (tmp_path / "edit.json").write_text(json.dumps(content))
-    return tmp_path
-
-
-@pytest.fixture
-def workspace(files, machine):
-    machine("init", files / "w", "--data", files / "samples.csv", "--features", files / "features.npy")
-    machine("train", files / "w")
-    return files / "w"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(run, command):
     status, out, err = run(command, "--help")
@@ -76,7 +45,8 @@ def test_commands_in_a_row_as_a_person(files, run):
         (("redo", w), "version 1 → version 2"),
         (("edit", w, files / "again.json"), "added 1 concept"),
         (("log", w, "--operations"), "redo"),
-        (("erase", w, "--ids", "s5", "s6", "--reason", "withdrew consent"), "not reached:"),
+        (("erase", w, "--ids", "s5", "s6", "--preview"), "destroys for good"),
+        (("erase", w, "--ids", "s5", "s6", "--yes", "--reason", "withdrew consent"), "not reached:"),
         (("log", w), "destroyed by an erasure"),
         (("show", w, 2), "destroyed"),
         (("check", w), "sound"),
@@ -114,7 +84,7 @@ def test_machines_get_the_promised_shapes(workspace, files, machine):
     assert machine("show", workspace, "2")["words"].startswith(
         "corrected 1 concept label of 1 sample; removed 1 sample"
     )
-    erased = machine("erase", workspace, "--ids", "s5")
+    erased = machine("erase", workspace, "--ids", "s5", "--yes")
     assert (erased["version"], erased["erased"]) == (3, 1)
     assert any(str(files / "samples.csv") in words for words in erased["not_reached"])
     assert machine("export", workspace, files / "model")["version"] == 3
@@ -171,10 +141,13 @@ def test_predictions_of_arrays_and_interventions(workspace, files, machine):
         (("undo", "W"), "nothing to undo"),
         (("redo", "W"), "nothing to redo"),
         (("erase", "W", "--ids", "nobody"), "unknown sample id"),
-        (("erase", "W", "--ids", "s1", "--reason", "s1 asked"), "without the id"),
+        (("erase", "W", "--ids", "s1", "--yes", "--reason", "s1 asked"), "without the id"),
+        (("erase", "W", "--ids", "s1"), "add --yes to do it, or --preview"),
         (("erase", "W"), "--ids"),
         (("export", "W", "W/objects"), "exports go to"),
         (("check", "none"), "no such folder"),
+        (("check", "W", "1"), "add --replay"),
+        (("check", "W", "--replay", "7"), "unknown version"),
     ],
 )
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
@@ -204,6 +177,20 @@ def test_damage_is_reported_with_status_1(workspace, run):
     assert found["problems"][0]["repair"]
 
 
+def test_versions_are_computed_again(workspace, files, run, machine):
+    machine("edit", workspace, files / "edit.json")
+    found = machine("check", workspace, "--replay")
+    assert (found["ok"], found["problems"]) == (True, [])
+    assert [(item["version"], item["same"]) for item in found["replayed"]] == [(0, None), (1, True), (2, True)]
+    assert all(item["why"] for item in found["replayed"])
+    some = machine("check", workspace, "--replay", "2")
+    assert [item["version"] for item in some["replayed"]] == [2]
+    status, out, _ = run("check", workspace, "--replay", "1", "2")
+    assert status == 0
+    assert "version 2: the same; computed again from version 1" in out
+    assert "computed by ecbm" in run("show", workspace)[1]
+
+
 def test_a_lost_seal_can_be_repaired(workspace, run):
     (workspace / "seal").unlink()
     assert run("check", workspace)[0] == 1
@@ -223,7 +210,7 @@ def test_looking_at_history_does_not_load_the_arrays_libraries():
     """Their import takes longer than the command; only the package's own front may load them."""
     code = (
         "import sys, types; package = types.ModuleType('ecbm'); package.__path__ = [sys.argv[1]]; "
-        "sys.modules['ecbm'] = package; import ecbm.show.cli, ecbm.keep.workspace, ecbm.keep.history; "
+        "sys.modules['ecbm'] = package; import ecbm.show.cli, ecbm.keep.workspace, ecbm.keep.undo; "
         "print([name for name in ('torch', 'pandas', 'sklearn', 'pyarrow') if name in sys.modules])"
     )
     done = python("-c", code, os.path.dirname(ecbm.__file__))

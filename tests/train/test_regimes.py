@@ -10,9 +10,8 @@ from torch import nn
 
 import ecbm
 from ecbm.train.heads.objectives import with_ones
-from kit import label_objective
 from ecbm.train.stages import fill_missing, logit_range
-from kit import CLASSES, CONCEPTS, pictures, tabular
+from kit import CLASSES, CONCEPTS, label_objective, pictures, tabular
 
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")

@@ -19,7 +19,9 @@ __all__ = ["Alignment", "Matching", "align"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Matching:
-    """Places along one axis, before and after: what stood at ``old[i]`` stands at ``new[i]``; the rest went or came."""
+    """Places along one axis, before and after: what stood at ``old[i]`` stands at ``new[i]``; the rest went or
+    came.
+    """
 
     old: Tensor
     new: Tensor
@@ -135,7 +137,9 @@ class Alignment:
     def counts(self) -> dict[str, int]:
         """How many terms, samples and concepts the edit touches."""
         edit, before, after = self.edit, self.terms_before.weights != 0, self.terms_after.weights != 0
-        terms = len(edit.correct_labels) + int(self._differs.sum())
+        terms = sum(sample in self.before.rows_by_id for sample, _ in edit.correct_labels) + int(
+            self._differs.sum()
+        )
         terms += len(self.samples.gone) + len(self.samples.come)  # one class label each
         terms += int(before[self.samples.gone].sum()) + int(after[self.samples.come].sum())
         terms += int(before[self.samples.old][:, self.concepts.gone].sum())

@@ -1,4 +1,5 @@
-"""The certificate: a proven bound on the distance of edited heads to the retrained optimum (docs/method.md, "The certificate").
+"""The certificate: a proven bound on the distance of edited heads to the retrained optimum (docs/method.md, "The
+certificate").
 
 J' is μ-strongly convex in a head's parameters with μ ≥ its L2, so |θ' − θ*| ≤ |∇J'(θ')| / μ, however θ' was found.
 

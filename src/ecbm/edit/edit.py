@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ecbm import html
+from ecbm.edit.changes import Changes, changes_of
+from ecbm.edit.tables import corrections_from, corrections_of
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import concatenate, digest_rows
+from ecbm.words import counted
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Edit"]
 
@@ -170,31 +177,59 @@ class Edit:
         return any(bool(part) for part in self._key())
 
     def __str__(self) -> str:
-        def count(number: int, what: str) -> str:
-            return f"{number} {what}{'' if number == 1 else 's'}"
-
         parts = []
         if self.correct_concepts:
             samples = len({sample for sample, _, _ in self.correct_concepts})
             parts.append(
-                f"correct {count(len(self.correct_concepts), 'concept label')} of {count(samples, 'sample')}"
+                f"correct {counted(len(self.correct_concepts), 'concept label')} of {counted(samples, 'sample')}"
             )
         if self.correct_labels:
-            parts.append(f"correct {count(len(self.correct_labels), 'class label')}")
+            parts.append(f"correct {counted(len(self.correct_labels), 'class label')}")
         if self.remove_concepts:
-            parts.append(f"remove {count(len(self.remove_concepts), 'concept')}")
+            parts.append(f"remove {counted(len(self.remove_concepts), 'concept')}")
         if self.add_concepts:
-            parts.append(f"add {count(len(self.add_concepts), 'concept')}")
+            parts.append(f"add {counted(len(self.add_concepts), 'concept')}")
         if self.remove_samples:
-            parts.append(f"remove {count(len(self.remove_samples), 'sample')}")
+            parts.append(f"remove {counted(len(self.remove_samples), 'sample')}")
         if self.add_samples is not None:
-            parts.append(f"add {count(len(self.add_samples), 'sample')}")
+            parts.append(f"add {counted(len(self.add_samples), 'sample')}")
         return "; ".join(parts) or "nothing"
 
     def __repr__(self) -> str:
         return f"<Edit: {self}>"
 
+    def _repr_html_(self) -> str:
+        def value(number: float) -> str:
+            return "missing" if math.isnan(number) else f"{number:g}"
+
+        rows = [(i, c, value(v)) for i, c, v in self.correct_concepts]
+        rows += [(i, "class", label) for i, label in self.correct_labels]
+        rows += [(i, "sample", "removed") for i in self.remove_samples]
+        rows += [(i, "sample", "added") for i in (self.add_samples.ids if self.add_samples is not None else ())]
+        rows += [("", name, "removed") for name in self.remove_concepts]
+        rows += [("", name, f"added, {counted(len(vs), 'label')}") for name, vs in self.add_concepts.items()]
+        return html.block(f"Edit: {self}", [], ("id", "what", "becomes"), rows)
+
     # -- against a dataset ---------------------------------------------------------------------------------
+
+    def changes(self, data: Dataset) -> Changes:
+        """What the edit really changes in ``data``: old values, and labels that already have theirs.
+
+        Examples
+        --------
+        >>> import ecbm
+        >>> data = ecbm.datasets.breast_cancer()
+        >>> edit = Edit(correct_labels=[("tumour-000", "malignant"), ("tumour-001", "benign")])
+        >>> found = edit.changes(data)
+        >>> found.edit.correct_labels, found.before.correct_labels, found.unchanged
+        ((('tumour-001', 'benign'),), (('tumour-001', 'malignant'),), 1)
+        """
+        self.check(data)
+        return changes_of(self, data)
+
+    def effective(self, data: Dataset) -> Edit:
+        """The edit without labels that already have their value in ``data``; empty if there is nothing to do."""
+        return self.changes(data).edit
 
     def check(self, data: Dataset) -> None:
         """Refuse an edit that does not fit ``data``: unknown names and contradictions.
@@ -311,6 +346,26 @@ class Edit:
         return data.replace(concepts=torch.cat(columns, dim=1), concept_names=names)
 
     # -- from and to others --------------------------------------------------------------------------------
+
+    @classmethod
+    def from_frame(cls, frame: pandas.DataFrame) -> Edit:
+        """Corrections from a pandas table: columns ``id``, ``concept``, ``value``; or ``id``, ``label``; or all.
+
+        A row corrects a concept (an empty value: the label is missing), a class, or both.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> frame = pandas.DataFrame({"id": ["a", "b"], "concept": ["crest", "crest"], "value": [1, 0.5]})
+        >>> print(Edit.from_frame(frame))
+        correct 2 concept labels of 2 samples
+        """
+        concepts, labels = corrections_from(frame)
+        return cls(correct_concepts=concepts, correct_labels=labels)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The corrections as a table that :meth:`from_frame` reads; removed and added things have no row in it."""
+        return corrections_of(self.correct_concepts, self.correct_labels)
 
     @classmethod
     def between(cls, before: Dataset, after: Dataset) -> Edit:

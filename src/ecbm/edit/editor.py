@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ecbm.edit.alignment import Alignment, align
+from ecbm.edit.changes import Changes, changes_of
 from ecbm.edit.edit import Edit
 from ecbm.edit.methods import METHODS, Options
+from ecbm.edit.notebook import editor_html, result_html, result_words
 from ecbm.edit.report import report_of
 from ecbm.edit.state import EditorState, Facts
 from ecbm.errors import InputError, unknown_name
@@ -27,6 +29,12 @@ class EditResult:
     data: Dataset
     report: dict[str, Any]
     facts: Facts = dataclasses.field(default_factory=Facts, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        return f"<EditResult: {result_words(self.report)}>"
+
+    def _repr_html_(self) -> str:
+        return result_html(self.report)
 
 
 class Editor:
@@ -64,6 +72,12 @@ class Editor:
         self.model, self.data = model, data
         self.state = EditorState(model, data)
 
+    def __repr__(self) -> str:
+        return f"Editor({self.model!r}, {self.data!r}, kept: {', '.join(self.state.seconds) or 'nothing yet'})"
+
+    def _repr_html_(self) -> str:
+        return editor_html(self.model, self.data, list(self.state.seconds))
+
     def apply(self, edit: Edit | Sequence[Edit], method: str = "auto", **options: Any) -> EditResult:
         """Apply an edit, or several as one step.
 
@@ -77,18 +91,18 @@ class Editor:
             truth.
         options
             Fields of :class:`~ecbm.edit.methods.base.Options`: ``budget`` (a share of retraining's work) or
-            ``seconds`` (a clock) for ``auto``; ``fisher``, ``damping``, ``relative``, ``gradient``, ``label_curvature``
-            for the influence methods; ``warm_start`` for ``retrain``.
+            ``seconds`` (a clock) for ``auto``; ``fisher``, ``damping``, ``relative``, ``gradient``,
+            ``label_curvature`` for the influence methods; ``warm_start`` for ``retrain``.
         """
         if method not in METHODS:
             raise unknown_name("method", method, tuple(METHODS))
         chosen = _options(options)
         started = time.monotonic()
-        edited, whole = self._edited(edit)
-        alignment = align(self.model, self.data, whole, edited, self.state.terms)
+        edited, changes = self._edited(edit)
+        alignment = align(self.model, self.data, changes.edit, edited, self.state.terms)
         seconds: dict[str, float] = {"prepare": time.monotonic() - started}
-        if not whole:
-            return self._nothing(alignment, method, seconds)
+        if not changes.edit:
+            return self._nothing(alignment, method, seconds, changes)
         before, mark = dict(self.state.seconds), time.monotonic()
         outcome = METHODS[method](alignment, self.state, chosen)
         fitted = {name: cost - before.get(name, 0.0) for name, cost in self.state.seconds.items()}
@@ -100,7 +114,7 @@ class Editor:
         seconds["report"] = time.monotonic() - mark
         model = outcome.model
         model.provenance = dataclasses.replace(model.provenance, data_fingerprint=edited.fingerprint)
-        return EditResult(model, edited, report | {"seconds": seconds}, facts)
+        return EditResult(model, edited, report | {"seconds": seconds, "notes": changes.notes()}, facts)
 
     def preview(self, edit: Edit | Sequence[Edit], method: str = "auto", **options: Any) -> dict[str, Any]:
         """The report of :meth:`apply`, without keeping anything."""
@@ -116,21 +130,25 @@ class Editor:
         editor.state = self.state.follow(result.model, result.data, result.facts)
         return editor
 
-    def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Edit]:
+    def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Changes]:
         if isinstance(edit, Edit):
-            return edit.apply_to(self.data), edit
+            return edit.apply_to(self.data), changes_of(edit, self.data)
         edited = self.data
         for one in _edits(edit):
             edited = one.apply_to(edited)
-        return edited, Edit.between(self.data, edited)
+        return edited, changes_of(Edit.between(self.data, edited), self.data)
 
-    def _nothing(self, alignment: Alignment, method: str, seconds: dict[str, float]) -> EditResult:
-        """The empty edit is the identity, bit for bit, whatever the method."""
+    def _nothing(
+        self, alignment: Alignment, method: str, seconds: dict[str, float], changes: Changes
+    ) -> EditResult:
+        """An edit that changes nothing is the identity, bit for bit, whatever the method."""
+        why = changes.notes() or ["the edit is empty: nothing was done"]
         report = {
             "method": method,
             "edit": str(alignment.edit),
             "changed": {"terms": 0, "samples": 0, "concepts": 0},
-            "settings": {"why": "the edit is empty: nothing was done"},
+            "settings": {"why": why[0]},
+            "notes": changes.notes(),
             "seconds": seconds,
         }
         return EditResult(self.model, self.data, report)

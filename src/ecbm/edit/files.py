@@ -1,4 +1,4 @@
-"""Edits as JSON files: the fields of :class:`~ecbm.Edit`, with tables beside them for what is new."""
+"""Edits as files: the fields of :class:`~ecbm.Edit` as JSON, with tables for what is new; or one table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ecbm.edit.edit import Edit
+from ecbm.edit.tables import corrections_from, is_table
 from ecbm.errors import InputError, unknown_name
 from ecbm.files import write_json
 from ecbm.read.dataset import Dataset
@@ -28,10 +29,10 @@ _FIELDS = (
     "remove_samples",
     "add_samples",
 )
-_SAMPLE_FIELDS = ("table", "features", "images")
+_SAMPLE_FIELDS = ("table", "features", "images", "ignore")
 
 
-def read_edit(path: str | Path, data: Dataset | None = None) -> Edit:
+def read_edit(path: str | Path, data: Dataset | None = None, removed: Mapping[str, int] | None = None) -> Edit:
     """Read an edit file.
 
     Paths in it (``add_samples``, ``add_concepts``) are relative to the file.
@@ -39,9 +40,12 @@ def read_edit(path: str | Path, data: Dataset | None = None) -> Edit:
     Parameters
     ----------
     path
-        A JSON file.
+        A JSON file, or a table of corrections (CSV, Parquet) with the columns ``id``, ``concept`` and ``value``, or
+        ``id`` and ``label``, or all four.
     data
-        The dataset to be edited; new pictures are resized to its size.
+        The dataset to be edited; new pictures are resized to its size, new columns compared with its concepts.
+    removed
+        Concepts that it had, and the version that removed each; named where new samples still have them.
 
     Raises
     ------
@@ -57,6 +61,12 @@ def read_edit(path: str | Path, data: Dataset | None = None) -> Edit:
     correct 1 class label; remove 1 sample
     """
     path = Path(path)
+    if is_table(path):
+        concepts, labels = corrections_from(path)
+        try:
+            return Edit(correct_concepts=concepts, correct_labels=labels)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -69,7 +79,7 @@ def read_edit(path: str | Path, data: Dataset | None = None) -> Edit:
         raise InputError(f"{path}: nested too deeply for an edit") from None
     except ValueError as error:
         raise InputError(f"{path}: not a JSON edit ({error})") from None
-    return edit_from(content, str(path), path.parent, data)
+    return edit_from(content, str(path), path.parent, data, removed)
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -85,7 +95,13 @@ def _no_constants(name: str) -> float:
     raise ValueError(f"{name} is not a number here; use null for a missing label")
 
 
-def edit_from(content: Any, where: str, folder: Path, data: Dataset | None = None) -> Edit:
+def edit_from(
+    content: Any,
+    where: str,
+    folder: Path,
+    data: Dataset | None = None,
+    removed: Mapping[str, int] | None = None,
+) -> Edit:
     """The edit of a JSON value; ``where`` names it in messages, and paths in it start at ``folder``."""
     if not isinstance(content, Mapping):
         raise InputError(
@@ -106,13 +122,19 @@ def edit_from(content: Any, where: str, folder: Path, data: Dataset | None = Non
     added = given.get("add_samples")
     new = given.get("add_concepts")
     try:
+        columns = None if new is None else _new_concepts(new, f"{where}: add_concepts", folder)
+        samples = None
+        if added is not None:
+            known = None if data is None else {*data.concept_names, *(columns or ())}
+            samples = _new_samples(added, f"{where}: add_samples", folder, data)
+            _check_columns(added, samples, known, removed or {}, f"{where}: add_samples")
         return Edit(
             correct_concepts=concepts,
             correct_labels=labels,
             remove_concepts=_names(given, "remove_concepts", where),
-            add_concepts=None if new is None else _new_concepts(new, f"{where}: add_concepts", folder),
+            add_concepts=columns,
             remove_samples=_names(given, "remove_samples", where),
-            add_samples=None if added is None else _new_samples(added, f"{where}: add_samples", folder, data),
+            add_samples=samples,
         )
     except InputError as error:
         if str(error).startswith(where):
@@ -213,7 +235,7 @@ def _new_concepts(value: Any, place: str, folder: Path) -> dict[str, dict[str, f
         return found
     path = _path(value, place, folder)
     table = read_table(path, text=["id"], ignore=())
-    table.require("id", "id_column")
+    table.require("id")
     ids = table.text("id", "an id")
     if len(set(ids)) != len(ids):
         twice = next(name for name in ids if ids.count(name) > 1)
@@ -236,6 +258,7 @@ def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> 
     """New samples; those without a split column are for training."""
     features: Path | None = None
     images: Path | None = None
+    ignore: list[str] = []
     if isinstance(value, Mapping):
         for name in value:
             if name not in _SAMPLE_FIELDS:
@@ -247,6 +270,7 @@ def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> 
             None if value.get("features") is None else _path(value["features"], f"{place}: 'features'", folder)
         )
         images = None if value.get("images") is None else _path(value["images"], f"{place}: 'images'", folder)
+        ignore = _names({"ignore": value.get("ignore") or []}, "ignore", place)
     else:
         path = _path(value, place, folder)
     pictures = data is not None and len(data.inputs.shape) == 3 and data.inputs.shape[0] == 3
@@ -258,7 +282,27 @@ def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> 
                 '{"table": …, "features": …} or {"table": …, "images": …}'
             )
     size = (int(data.inputs.shape[1]), int(data.inputs.shape[2])) if data is not None and pictures else None
-    return read_dataset(path, features=features, images=images, image_size=size, splits=(1.0, 0.0, 0.0))
+    everything = (1.0, 0.0, 0.0)
+    return read_dataset(path, features=features, images=images, image_size=size, splits=everything, ignore=ignore)
+
+
+def _check_columns(
+    value: Any, samples: Dataset, known: set[str] | None, removed: Mapping[str, int], place: str
+) -> None:
+    """Refuse a column that is no concept of the data, with the file, the column and how to leave it out."""
+    extra = [] if known is None else [name for name in samples.concept_names if name not in known]
+    if not extra:
+        return
+    table = value["table"] if isinstance(value, Mapping) else value
+    was = f"was removed in version {removed[extra[0]]}" if extra[0] in removed else "is not in the data"
+    near = str(unknown_name("concept", extra[0], known or ())).split("; ", 1)[1]
+    hint = f" ({near})" if extra[0] not in removed and near.startswith("did you mean") else ""
+    given = dict(value) if isinstance(value, Mapping) else {"table": table}
+    given["ignore"] = [*given.get("ignore", []), *extra]
+    raise InputError(
+        f"{place}: {table}, column {extra[0]!r}: this concept {was}{hint}; to leave it out write "
+        f'"add_samples": {json.dumps(given, ensure_ascii=False)}'
+    )
 
 
 def _inputs_beside(path: Path, pictures: bool) -> tuple[Path | None, Path | None]:

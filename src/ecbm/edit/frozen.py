@@ -1,8 +1,8 @@
 """The solved concept heads of a model on frozen features, and how they follow an edit.
 
 The linear backbone is a standardisation, so after an edit everything but the heads is known up to an affine map:
-features of samples that stay, logits, sums of residuals and preconditioners are those before the edit. Only concepts
-whose terms changed are solved again (:mod:`ecbm.edit.warm`).
+features of samples that stay, logits, sums of residuals and preconditioners are those before the edit. Only
+concepts whose terms changed are solved again (:mod:`ecbm.edit.warm`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ecbm.edit.warm import (
     solve_moved_concepts,
 )
 from ecbm.train.backbones import Standardise
-from ecbm.train.heads.objectives import concept_curvature, concept_residual
+from ecbm.train.heads.objectives import concept_curvature, concept_losses, concept_residual
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.terms import ConceptTerms
 
@@ -52,6 +52,8 @@ class FrozenHeads:
         The Hessians' diagonals in the basis, where they are known; NaN rows are stale.
     sizes
         (n,) norms of the design's rows.
+    values
+        (k,) J_C of every concept.
     """
 
     design: Tensor
@@ -64,6 +66,7 @@ class FrozenHeads:
     leading: LeadingInverses
     kept_diagonal: Tensor
     sizes: Tensor
+    values: Tensor
 
     @classmethod
     def of(
@@ -78,11 +81,20 @@ class FrozenHeads:
         count = inverses.shape[1]
         others = diagonal[:, :-count] if count < diagonal.shape[1] else diagonal
         leading = LeadingInverses(basis.vectors[:, -count:].contiguous(), inverses, others.mean(1))
-        return cls(design, parameters, logits, sums, terms, l2, basis, leading, diagonal, design.norm(dim=1))
+        values = _values(logits, terms, parameters, l2)
+        sizes = design.norm(dim=1)
+        return cls(design, parameters, logits, sums, terms, l2, basis, leading, diagonal, sizes, values)
 
-    @cached_property
-    def residuals(self) -> Tensor:
-        return concept_residual(self.logits, self.terms.targets.T, self.terms.weights.T)
+    def residuals(self, concepts: Tensor) -> Tensor:
+        """(concepts, n) of some concepts."""
+        terms = _of(self.terms, concepts)
+        return concept_residual(self.logits[concepts], terms.targets.T, terms.weights.T)
+
+    def values_under(self, concepts: Matching, touched: Tensor, terms: ConceptTerms) -> Tensor:
+        """J'_C of the concepts that are left, at these heads under new terms of the same samples."""
+        values, old = self.values[concepts.origin], concepts.origin[touched]
+        values[touched] = _values(self.logits[old], _of(terms, touched), self.parameters[old], self.l2)
+        return values
 
     @cached_property
     def curvature(self) -> Tensor:
@@ -112,15 +124,17 @@ class FrozenHeads:
     def moved(self, concepts: Matching, touched: Tensor, parameters: Tensor, terms: ConceptTerms) -> FrozenHeads:
         """Heads on the same features for the concepts that are left, some of them with other parameters.
 
-        Logits and sums of ``touched`` concepts are computed anew in float64, so that nothing adds up over many edits;
-        their preconditioners stay, for those may be off.
+        Logits and sums of ``touched`` concepts are computed anew in float64, so that nothing adds up over many
+        edits; their preconditioners stay, for those may be off.
         """
         origin = concepts.origin
         logits, sums, diagonal = self.logits[origin], self.sums[origin], self.kept_diagonal[origin].clone()
         diagonal[touched] = torch.nan
         logits[touched] = parameters[touched] @ self.design.T
-        targets, weights = terms.targets[:, touched].T, terms.weights[:, touched].T
-        sums[touched] = concept_residual(logits[touched], targets, weights) @ self.design
+        changed = _of(terms, touched)
+        sums[touched] = concept_residual(logits[touched], changed.targets.T, changed.weights.T) @ self.design
+        values = self.values[origin]
+        values[touched] = _values(logits[touched], changed, parameters[touched], self.l2)
         return dataclasses.replace(
             self,
             parameters=parameters,
@@ -129,16 +143,26 @@ class FrozenHeads:
             terms=terms,
             leading=self.leading.of(origin),
             kept_diagonal=diagonal,
+            values=values,
         )
+
+
+def _of(terms: ConceptTerms, concepts: Tensor) -> ConceptTerms:
+    return ConceptTerms(terms.targets[:, concepts], terms.weights[:, concepts])
+
+
+def _values(logits: Tensor, terms: ConceptTerms, parameters: Tensor, l2: float) -> Tensor:
+    losses = concept_losses(logits, terms.targets.T, terms.weights.T).sum(1) / logits.shape[1]
+    return losses + 0.5 * l2 * parameters.square().sum(1)
 
 
 @dataclasses.dataclass(frozen=True)
 class KeptRows:
     """Kept rows followed by those of new samples; ``base`` is the place there of every edited training row."""
 
+    heads: FrozenHeads
     design: KeptDesign
     logits: Tensor
-    residuals: Tensor
     base: Tensor | None
     statistics: Standardise | None
 
@@ -150,6 +174,11 @@ class KeptRows:
         out[:, self.base] = terms.T
         return out
 
+    def residuals(self, concepts: Tensor) -> Tensor:
+        """(concepts, rows) of the old terms; 0 where a sample is new."""
+        old = self.heads.residuals(concepts)
+        return torch.cat([old, old.new_zeros(len(old), self.logits.shape[1] - old.shape[1])], 1)
+
     def gather(self, logits: Tensor) -> Tensor:
         """(k, rows) as (k, n')."""
         return logits if self.base is None else logits[:, self.base]
@@ -160,8 +189,8 @@ def kept_rows(alignment: Alignment, heads: FrozenHeads) -> KeptRows:
     samples = alignment.samples
     exact, single = heads.design, heads.basis.design
     if samples.unchanged:
-        return KeptRows(KeptDesign(exact, single), heads.logits, heads.residuals, None, None)
-    backbone, logits, residuals = alignment.model.backbone, heads.logits, heads.residuals
+        return KeptRows(heads, KeptDesign(exact, single), heads.logits, None, None)
+    backbone, logits = alignment.model.backbone, heads.logits
     base = samples.origin.clone()
     base[samples.come] = samples.before + torch.arange(len(samples.come))
     if len(samples.come):
@@ -170,14 +199,13 @@ def kept_rows(alignment: Alignment, heads: FrozenHeads) -> KeptRows:
         added = torch.cat([added, torch.ones(len(added), 1, dtype=torch.float64)], 1)
         exact, single = torch.cat([exact, added]), torch.cat([single, added.float()])
         logits = torch.cat([logits, heads.parameters @ added.T], 1)
-        residuals = torch.cat([residuals, residuals.new_zeros(len(residuals), len(added))], 1)
     if samples.complete:
-        return KeptRows(KeptDesign(exact, single), logits, residuals, base, None)
+        return KeptRows(heads, KeptDesign(exact, single), logits, base, None)
     # Statistics come from the samples that are left and from no others: nothing of a removed one stays in them.
     moved = restandardised(alignment.model, alignment.after)
     assert moved is not None
     coordinates = Coordinates(moved.ratio, moved.offset)
-    return KeptRows(KeptDesign(exact, single, coordinates), logits, residuals, base, moved.statistics)
+    return KeptRows(heads, KeptDesign(exact, single, coordinates), logits, base, moved.statistics)
 
 
 def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Tensor) -> LeadingInverses:
@@ -194,7 +222,7 @@ def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Te
 def move_heads(
     alignment: Alignment, heads: FrozenHeads, rows: KeptRows, touched: Tensor, tolerance: float
 ) -> MovedConcepts | None:
-    """Solve the ``touched`` concepts (new columns, none of them new) on the edited terms; ``None``: not converged."""
+    """Solve the ``touched`` concepts (none of them new) on the edited terms; ``None`` if that does not converge."""
     at, terms = alignment.concepts.origin[touched], alignment.terms_after
     return solve_moved_concepts(
         rows.design,
@@ -202,7 +230,7 @@ def move_heads(
         rows.spread(terms.weights[:, touched]),
         alignment.samples.after,
         heads.l2,
-        OldConcepts(heads.parameters[at], rows.logits[at], rows.residuals[at], heads.sums[at]),
+        OldConcepts(heads.parameters[at], rows.logits[at], rows.residuals(at), heads.sums[at]),
         _leading(heads, rows, alignment.samples, at),
         tolerance,
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from ecbm.curvature import ConceptLoss, Vector
 from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms
+
+if TYPE_CHECKING:
+    from ecbm.curvature import Vector
 
 __all__ = ["ConceptPart", "add_step", "concept_part", "dot", "gradient_sum", "objective_gradient"]
 
@@ -31,7 +34,7 @@ class ConceptPart(nn.Module):
 
     @property
     def trained(self) -> list[str]:
-        """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves either."""
+        """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves."""
         return [name for name, parameter in self.named_parameters() if parameter.requires_grad]
 
 
@@ -44,6 +47,8 @@ def concept_part(model: ConceptBottleneck) -> ConceptPart:
 
 def gradient_sum(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms, rows: Tensor) -> Vector:
     """Σ over ``rows`` of ∇ℓ_i, by parameter name; ``terms`` are those of all inputs."""
+    from ecbm.curvature import ConceptLoss
+
     source = TensorInputs(inputs) if isinstance(inputs, Tensor) and inputs.dtype == torch.float32 else inputs
     named = {name: part.get_parameter(name) for name in part.trained}
     total = {name: torch.zeros_like(p) for name, p in named.items()}

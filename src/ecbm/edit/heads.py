@@ -120,7 +120,8 @@ def solve_concepts(
 def _to_solve(
     start: Tensor, logits: Tensor, design: Tensor, alignment: Alignment, features_moved: bool
 ) -> tuple[Tensor, float]:
-    """Concepts whose terms changed, and those that an earlier influence step left off their optimum; and the norm of
+    """Concepts whose terms changed, and those that an earlier influence step left off their optimum; and the norm
+    of
     the gradient of the others.
     """
     if features_moved:

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import math
 import tempfile
+import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from ecbm.edit.alignment import Matching
+from ecbm.edit.alignment import Alignment, Matching
+from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs, rows_at_once
-from ecbm.train.cuts import Cut
+from ecbm.train.cuts import Cut, cuts_of
+from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["CarriedMaps", "FreshMaps", "KeptMaps", "Maps", "tail_design"]
+__all__ = ["CarriedMaps", "FreshMaps", "KeptMaps", "MapStore", "Maps", "tail_design"]
 
 # In memory as float32 up to the first size, as float16 up to the second, and in a file beyond it.
 _SINGLE_BYTES, _MEMORY_BYTES = 256 * 2**20, 2**30
+# Stored for later processes up to this size: reading more takes as long as the forward pass.
+_STORED_BYTES = 256 * 2**20
 
 
 class Maps(Protocol):
@@ -140,3 +146,86 @@ def tail_design(cut: Cut, maps: Maps, shape: tuple[int, ...]) -> Tensor:
                 design = torch.ones(len(maps), features.shape[1] + 1, dtype=torch.float64)
             design[rows, :-1] = features.double()
     return design
+
+
+class MapStore:
+    """The maps of one model on its data, by the names of cut and split; computed on first use."""
+
+    def __init__(self, model: ConceptBottleneck, data: Dataset, seconds: dict[str, float]) -> None:
+        self.model, self.data, self.seconds = model, data, seconds
+        self.kept: dict[tuple[str, str], KeptMaps] = {}
+
+    def of(self, cut: Cut, split: str) -> Maps:
+        """What comes out of the front of a cut of the model, for the samples of a split; kept."""
+        if cut.whole:
+            return FreshMaps(cut.front, self.data.split(split).inputs)
+        key = cut.name, split
+        if key not in self.kept:
+            started = time.monotonic()
+            self.kept[key] = KeptMaps.of(cut.front, self.data.split(split).inputs)
+            self.seconds["maps"] = self.seconds.get("maps", 0.0) + time.monotonic() - started
+        return self.kept[key]
+
+    def carried(self, alignment: Alignment, cut: Cut, split: str) -> Maps:
+        """Those of the edited samples, for a cut of the carried model; only samples that came are computed."""
+        edited = alignment.after if split == "train" else alignment.edited.split(split)
+        if cut.whole:
+            return FreshMaps(cut.front, edited.inputs)
+        places = alignment.samples
+        if split != "train":
+            before = self.data.split(split).ids if split in self.data.split_sizes else ()
+            places = Matching.by_name(before, edited.ids, frozenset(alignment.edit.remove_samples))
+        # The carried front computes what the model's own does, up to rounding: all maps are of the model's own.
+        own = next(one for one in cuts_of(self.model.backbone) if one.name == cut.name)
+        if not len(places.old):
+            return KeptMaps.of(own.front, edited.inputs)
+        if places.unchanged:
+            return self.of(own, split)
+        come = KeptMaps.of(own.front, edited.select(places.come).inputs) if len(places.come) else None
+        return CarriedMaps(self.of(own, split), places, come)
+
+    def follow(self, before: MapStore) -> None:
+        """Take over what holds for this model too: of the same samples, in front of cuts whose front did not move."""
+        if not before.kept:
+            return
+        fronts = {cut.name: cut.front.state_dict() for cut in cuts_of(before.model.backbone)}
+        same = {
+            cut.name
+            for cut in cuts_of(self.model.backbone)
+            if cut.name in fronts and _equal(fronts[cut.name], cut.front.state_dict())
+        }
+        for (name, split), maps in before.kept.items():
+            there = split in self.data.split_sizes
+            if name in same and there and before.data.split(split).ids == self.data.split(split).ids:
+                self.kept[name, split] = maps
+
+    def stored(self) -> dict[str, dict[str, Tensor]]:
+        """Maps at hand as a group of named tensors, if they are small enough."""
+        if not self.kept or sum(maps.bytes for maps in self.kept.values()) > _STORED_BYTES:
+            return {}
+        return {"maps": {f"{split} {name}": maps.values for (name, split), maps in self.kept.items()}}
+
+    def restored(self, group: Mapping[str, Tensor]) -> dict[tuple[str, str], KeptMaps]:
+        """Kept maps from stored ones.
+
+        Raises
+        ------
+        ValueError
+            If they are not of the shapes that the fronts give.
+        """
+        found = {}
+        fronts = {cut.name: cut.front for cut in cuts_of(self.model.backbone)}
+        for key, values in group.items():
+            split, name = key.split(" ", 1)
+            if name not in fronts or split not in self.data.split_sizes:
+                raise ValueError(f"there is no place for maps called {key!r}")
+            part = self.data.split(split)
+            like = KeptMaps.of(fronts[name], part.inputs.subset([0]))
+            if tuple(values.shape) != (len(part), *like.values.shape[1:]):
+                raise ValueError(f"{key} has shape {tuple(values.shape)}")
+            found[name, split] = KeptMaps(values, like.channels_last)
+        return found
+
+
+def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

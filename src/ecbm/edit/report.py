@@ -63,9 +63,11 @@ class Measured:
         self._label_head = rows_of(model.label_head)
         self.class_logits = self.bottleneck @ self._label_head.T
 
-    def objectives(self) -> dict[str, float]:
-        """J'_C and J'_Y."""
+    def objectives(self, facts: Facts | None = None) -> dict[str, float]:
+        """J'_C and J'_Y; what ``facts`` of the model know is not computed again."""
         labels = float(self._labels.value(self._label_head, self.class_logits))
+        if facts is not None and facts.heads is not None:
+            return {"concepts": float(facts.heads.values.sum()), "labels": labels}
         return {"concepts": concept_value(self.model, self.alignment, self.logits), "labels": labels}
 
     @cached_property
@@ -88,14 +90,12 @@ def report_of(
     """
     model, carried = outcome.model, carry(alignment)
     facts = _known(outcome, alignment, state, carried)
-    design = facts.design
-    assert design is not None and facts.validation is not None
+    design, validation = facts.design, facts.validation
+    assert design is not None
+    assert validation is not None
     logits = facts.heads.logits.T if facts.heads is not None else design @ rows_of(model.concept_head).T
-    edited, unedited = (
-        Measured(m, alignment, values)
-        for m, values in ((model, logits), (carried, _logits_before(carried, alignment, state)))
-    )
-    before, after = unedited.objectives(), edited.objectives()
+    edited = Measured(model, alignment, logits)
+    before, after = _before(carried, alignment, state, facts), edited.objectives(facts)
     settings = dict(outcome.settings)
     if state.staleness:
         settings["curvature_staleness"] = dict(state.staleness)
@@ -111,7 +111,7 @@ def report_of(
             alignment.model,
             model,
             alignment.model.concept_logits_from(state.validation[:, :-1]).detach(),
-            model.concept_logits_from(facts.validation[:, :-1]).detach(),
+            model.concept_logits_from(validation[:, :-1]).detach(),
             "val" if "val" in alignment.data.split_sizes else "train",
         ),
     }
@@ -126,7 +126,18 @@ def report_of(
     plain: dict[str, Any] = json_ready(report)
     # The features above are those of the old validation samples; where the edit changed these, they are not facts.
     same_validation = not alignment.edit.remove_samples and alignment.edit.add_samples is None
-    return plain, Facts(design, facts.validation if same_validation else None, facts.heads)
+    return plain, Facts(design, validation if same_validation else None, facts.heads, after["labels"])
+
+
+def _before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState, facts: Facts) -> dict[str, float]:
+    """J'_C and J'_Y of the unedited model, from kept values where only some concept labels changed."""
+    labels_stay = carried.recipe.regime != "independent" and not alignment.edit.correct_labels
+    known = facts.heads is not None and state.label_value is not None
+    if known and labels_stay and alignment.same_terms:
+        touched = alignment.touched_concepts()
+        values = state.frozen.values_under(alignment.concepts, touched, alignment.terms_after)
+        return {"concepts": float(values.sum()), "labels": float(state.label_value or 0.0)}
+    return Measured(carried, alignment, _logits_before(carried, alignment, state)).objectives()
 
 
 def _known(outcome: Outcome, alignment: Alignment, state: EditorState, carried: ConceptBottleneck) -> Facts:
@@ -163,8 +174,9 @@ def _logits_before(carried: ConceptBottleneck, alignment: Alignment, state: Edit
 
 
 def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str, Any]:
-    model, alignment, design = edited.model, edited.alignment, facts.design
-    assert design is not None and facts.validation is not None
+    model, alignment, design, validation = edited.model, edited.alignment, facts.design, facts.validation
+    assert design is not None
+    assert validation is not None
     gradient = facts.heads.gradient if facts.heads is not None else edited.concept_gradient(design)
     joint = model.recipe.regime == "joint"
     covers = "both heads"
@@ -179,7 +191,7 @@ def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str
         edited.bottleneck,
         alignment.after.labels,
         float(edited.label_gradient.norm()),
-        facts.validation,
+        validation,
         covers,
         concept_head_fixed=joint,
         design_norm=_design_norm(alignment, state, model, design),

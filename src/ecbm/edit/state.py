@@ -11,34 +11,33 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 
-from ecbm.curvature import EKFAC, ConceptLoss, LabelLoss, Vector
-from ecbm.curvature.losses import Fisher
-from ecbm.edit.alignment import Alignment, Matching
+from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import has_statistics
 from ecbm.edit.frozen import FrozenHeads
 from ecbm.edit.gradients import ConceptPart, concept_part, objective_gradient
-from ecbm.edit.maps import CarriedMaps, FreshMaps, KeptMaps, Maps
+from ecbm.edit.maps import MapStore
 from ecbm.edit.warm import LeadingInverses
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
-from ecbm.train.cuts import Cut, cuts_of
 from ecbm.train.heads.objectives import LabelObjective, concept_curvature, rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis, class_blocks, fits_class_blocks, invert_blocks
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms, concept_terms
 
+if TYPE_CHECKING:
+    from ecbm.curvature import EKFAC, Vector
+    from ecbm.curvature.losses import Fisher
+
 __all__ = ["STALENESS_LIMIT", "EditorState", "Facts"]
 
 STALENESS_LIMIT = 0.3
 _STALENESS_SAMPLE = 256
-# Maps are stored for later processes up to this size: reading more takes as long as a forward pass.
-_STORED_MAPS_BYTES = 256 * 2**20
 
 T = TypeVar("T")
 Group = dict[str, Tensor]
@@ -46,13 +45,15 @@ Group = dict[str, Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What carrying out an edit has found out about the edited model: features of its training and validation samples
-    (with ones), and its solved heads on frozen features. ``None``: not known.
+    """What carrying out an edit has found out about the edited model: features of its training and validation
+    samples
+    (with ones), its solved heads on frozen features, and J_Y. ``None``: not known.
     """
 
     design: Tensor | None = None
     validation: Tensor | None = None
     heads: FrozenHeads | None = None
+    label_value: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +77,10 @@ class EditorState:
         self._concept_curvature: dict[str, EKFAC] = {}
         self._label_curvature: dict[str, EKFAC] = {}
         self._label_preconditioner: Tensor | None = None
-        self._maps: dict[tuple[str, str], KeptMaps] = {}
+        self.maps = MapStore(model, data, self.seconds)
         self._figures: dict[str, float] = {}
+        self.label_value: float | None = None
+        """J_Y at the model, where somebody has computed it."""
 
     def _timed(self, name: str, compute: Callable[[], T]) -> T:
         started = time.monotonic()
@@ -101,7 +104,7 @@ class EditorState:
         return self._timed("features", lambda: stages.feature_design(self.model.backbone, inputs))
 
     def edited_design(self, alignment: Alignment, model: ConceptBottleneck) -> Tensor:
-        """Features of the edited training samples under a carried model, from the kept ones where they are those."""
+        """Features of the edited training samples under a carried model, from kept ones where they are the same."""
         samples = alignment.samples
         if samples.unchanged:
             return self.design
@@ -112,33 +115,6 @@ class EditorState:
             added = alignment.after.select(samples.come)
             design[samples.come] = stages.feature_design(model.backbone, added.inputs)
         return design
-
-    def maps(self, cut: Cut, split: str) -> Maps:
-        """What comes out of the front of a cut of the model, for the samples of a split."""
-        inputs = self.train.inputs if split == "train" else self.data.split(split).inputs
-        if cut.whole:
-            return FreshMaps(cut.front, inputs)
-        key = cut.name, split
-        if key not in self._maps:
-            self._maps[key] = self._timed("maps", lambda: KeptMaps.of(cut.front, inputs))
-        return self._maps[key]
-
-    def edited_maps(self, alignment: Alignment, cut: Cut, split: str) -> Maps:
-        """Those of the edited samples, for a cut of the carried model; only samples that came are computed."""
-        edited = alignment.after if split == "train" else alignment.edited.split(split)
-        if cut.whole:
-            return FreshMaps(cut.front, edited.inputs)
-        places = alignment.samples
-        if split != "train":
-            before = self.data.split(split).ids if split in self.data.split_sizes else ()
-            places = Matching.by_name(before, edited.ids, frozenset(alignment.edit.remove_samples))
-        if not len(places.old):
-            return KeptMaps.of(cut.front, edited.inputs)
-        # The carried front computes what the model's own does, up to rounding: kept maps are of the model's own.
-        own = next(one for one in cuts_of(self.model.backbone) if one.name == cut.name)
-        come = KeptMaps.of(own.front, edited.select(places.come).inputs) if len(places.come) else None
-        kept = self.maps(own, split)
-        return kept if places.unchanged else CarriedMaps(kept, places, come)
 
     def figure(self, name: str, compute: Callable[[], float]) -> float:
         """A number about the model on its data that a method found out and needs again."""
@@ -267,6 +243,8 @@ class EditorState:
         return self._concept_curvature[fisher]
 
     def _fit(self, fisher: Fisher, rows: slice) -> EKFAC:
+        from ecbm.curvature import EKFAC, ConceptLoss
+
         loss = ConceptLoss(self.terms.targets[rows], self.terms.weights[rows])
         inputs = self.inputs
         if rows != slice(None):
@@ -289,6 +267,8 @@ class EditorState:
     def label_curvature(self, fisher: Fisher) -> EKFAC:
         """EK-FAC of J_Y at the model."""
         if fisher not in self._label_curvature:
+            from ecbm.curvature import EKFAC, LabelLoss
+
             head, loss, recipe = self.model.label_head, LabelLoss(self.train.labels), self.model.recipe
             l2 = recipe.label_regularisation
             self._label_curvature[fisher] = self._timed(
@@ -309,37 +289,35 @@ class EditorState:
             other.__dict__["design"] = facts.design
         if facts.validation is not None:
             other.__dict__["validation"] = facts.validation
+        other.label_value = facts.label_value
+        other.maps.follow(self.maps)
         if facts.heads is not None:
             other.__dict__["frozen"], other.__dict__["basis"] = facts.heads, facts.heads.basis
-        other._maps = self._maps_for(other)
         if model.concept_names == self.model.concept_names:
             # sums over all samples: these precondition and do not show one of them
             known = self.__dict__.get("label_blocks")
             other._label_preconditioner = known if known is not None else self._label_preconditioner
-        shapes = [(name, p.shape) for name, p in self.part.named_parameters()] if self._concept_curvature else None
-        if shapes == [(name, p.shape) for name, p in other.part.named_parameters()]:
-            if model.concept_names == self.model.concept_names:
-                for fisher in self._concept_curvature:
-                    other._inherited[fisher] = self._for_successor(fisher)  # type: ignore[arg-type]
+        if self._concept_curvature and self._shapes() == other._shapes():
+            for fisher in self._concept_curvature:
+                other._inherited[fisher] = self._for_successor(fisher)  # type: ignore[arg-type]
         return other
 
-    def _maps_for(self, other: EditorState) -> dict[tuple[str, str], KeptMaps]:
-        """Maps that hold for another model too: of the same samples, in front of cuts whose front did not move."""
-        fronts = {cut.name: cut.front.state_dict() for cut in cuts_of(self.model.backbone)} if self._maps else {}
-        same = {
-            cut.name
-            for cut in cuts_of(other.model.backbone)
-            if cut.name in fronts and _equal(fronts[cut.name], cut.front.state_dict())
-        }
-        return {
-            (name, split): maps
-            for (name, split), maps in self._maps.items()
-            if name in same and self.data.split(split).ids == other.data.split(split).ids
-        }
+    def _shapes(self) -> tuple[tuple[str, ...], list[tuple[str, torch.Size]]]:
+        return self.model.concept_names, [(name, p.shape) for name, p in self.part.named_parameters()]
 
     def _for_successor(self, fisher: Fisher) -> _Inherited:
         sample = self._fit(fisher, slice(0, _STALENESS_SAMPLE))
         return _Inherited(self._concept_curvature[fisher], sample, self.staleness.get(fisher, 0.0))
+
+    def prepare(self, design: Tensor, basis: FeatureBasis | None) -> None:
+        """Compute what edits start from, with what training has found out."""
+        self.__dict__["design"] = design
+        if basis is not None:
+            self.__dict__["basis"] = basis
+        self.validation  # noqa: B018
+        if self.model.recipe.is_linear:
+            self.frozen  # noqa: B018
+        self.label_blocks  # noqa: B018
 
     # -- hooks for keeping facts between processes ---------------------------------------------------------
 
@@ -349,6 +327,7 @@ class EditorState:
         heads = known.get("frozen")
         if heads is not None:
             groups["heads"] = {"logits": heads.logits, "sums": heads.sums, "diagonal": heads.kept_diagonal}
+            groups["heads"]["values"] = heads.values
             leading, largest = heads.leading, torch.tensor(heads.basis.largest, dtype=torch.float64)
             groups["preconditioner"] = {"vectors": heads.basis.vectors, "largest": largest}
             groups["preconditioner"] |= {"inverses": leading.inverses, "rest": leading.rest, "sizes": heads.sizes}
@@ -360,13 +339,13 @@ class EditorState:
         blocks = known.get("label_blocks")
         blocks = blocks if blocks is not None else self._label_preconditioner
         if blocks is not None:
-            groups["labels"] = {"blocks": blocks}
-        if self._maps and sum(maps.bytes for maps in self._maps.values()) <= _STORED_MAPS_BYTES:
-            groups["maps"] = {f"{split} {name}": maps.values for (name, split), maps in self._maps.items()}
+            groups["blocks"] = {"blocks": blocks}
+        if self.label_value is not None:
+            groups["labels"] = {"value": torch.tensor(self.label_value, dtype=torch.float64)}
+        groups |= self.maps.stored()
         if self._figures:
-            groups["figures"] = {
-                name: torch.tensor(value, dtype=torch.float64) for name, value in self._figures.items()
-            }
+            figures = self._figures.items()
+            groups["figures"] = {name: torch.tensor(value, dtype=torch.float64) for name, value in figures}
         return groups
 
     def restore(self, groups: Mapping[str, Group]) -> None:
@@ -382,7 +361,7 @@ class EditorState:
         if "heads" in groups and "preconditioner" in groups:
             heads, kept = groups["heads"], groups["preconditioner"]
             count = kept["inverses"].shape[1]
-            _expect(heads, {"logits": (k, n), "sums": (k, width + 1), "diagonal": (k, width + 1)})
+            _expect(heads, {"logits": (k, n), "sums": (k, width + 1), "diagonal": (k, width + 1), "values": (k,)})
             _expect(kept, {"vectors": (width + 1, width + 1), "inverses": (k, count, count)})
             _expect(kept, {"rest": (k,), "sizes": (n,), "largest": ()})
             found["basis"] = basis = FeatureBasis(kept["vectors"], self.design.float(), float(kept["largest"]))
@@ -398,39 +377,24 @@ class EditorState:
                 leading,
                 heads["diagonal"],
                 kept["sizes"],
+                heads["values"],
             )
         if "features" in groups:
             rows = {"design": n, "validation": self.data.split_sizes.get("val", n)}
             _expect(groups["features"], {name: (rows[name], width) for name in groups["features"]})
             found |= {name: with_ones(value) for name, value in groups["features"].items()}
         blocks = None
+        if "blocks" in groups:
+            _expect(groups["blocks"], {"blocks": (len(self.model.class_names), k + 1, k + 1)})
+            blocks = groups["blocks"]["blocks"]
         if "labels" in groups:
-            classes = len(self.model.class_names)
-            _expect(groups["labels"], {"blocks": (classes, k + 1, k + 1)})
-            blocks = groups["labels"]["blocks"]
-        maps = self._restored_maps(groups["maps"]) if "maps" in groups else {}
-        figures = {name: float(value) for name, value in groups.get("figures", {}).items()}
+            _expect(groups["labels"], {"value": ()})
+            found["label_value"] = float(groups["labels"]["value"])
+        maps = self.maps.restored(groups["maps"]) if "maps" in groups else {}
         self.__dict__.update(found)
-        self._maps, self._figures = self._maps | maps, self._figures | figures
+        self.maps.kept |= maps
+        self._figures |= {name: float(value) for name, value in groups.get("figures", {}).items()}
         self._label_preconditioner = blocks if blocks is not None else self._label_preconditioner
-
-    def _restored_maps(self, group: Group) -> dict[tuple[str, str], KeptMaps]:
-        """Kept maps from stored ones, compared with what the fronts give for the first sample."""
-        found = {}
-        fronts = {cut.name: cut.front for cut in cuts_of(self.model.backbone)}
-        for key, values in group.items():
-            split, name = key.split(" ", 1)
-            if name not in fronts or split not in self.data.split_sizes:
-                raise ValueError(f"there is no place for maps called {key!r}")
-            part = self.data.split(split)
-            like = KeptMaps.of(fronts[name], part.inputs.subset([0]))
-            _expect({key: values}, {key: (len(part), *like.values.shape[1:])})
-            found[name, split] = KeptMaps(values, like.channels_last)
-        return found
-
-
-def _equal(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> bool:
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def _expect(group: Group, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -1,7 +1,7 @@
 """Concept heads after a small change of the terms, from the solved heads before it.
 
-:func:`~ecbm.train.heads.concept.solve_concept_head` starts from nothing. After an edit nearly everything is known: the
-sums over samples S = Rᵀ X of the old residuals R = w(p − t) are kept, so that
+:func:`~ecbm.train.heads.concept.solve_concept_head` starts from nothing. After an edit nearly everything is known:
+the sums over samples S = Rᵀ X of the old residuals R = w(p − t) are kept, so that
 
 - the first gradient needs the changed rows only, and the next ones a float32 product of R' − R, which is small;
 - logits and gradients are computed in float64 once, before the last steps;
@@ -39,8 +39,8 @@ class LeadingInverses:
     """Approximate inverse Hessians of k concepts near their optimum.
 
     In the eigenbasis of the features most directions are felt less than the L2 term. The inverse Hessian within the
-    others, the leading ones, is kept for every concept; orthogonal to them a head's Hessian is about the L2 plus the
-    mean curvature that is left.
+    others, the leading ones, is kept for every concept; orthogonal to them a head's Hessian is about the L2 plus
+    the mean curvature that is left.
 
     Attributes
     ----------
@@ -72,8 +72,8 @@ class LeadingInverses:
     def after(self, rows: Tensor, curvature: Tensor, sign: int) -> LeadingInverses:
         """The inverses when samples with these feature rows (r, d) and curvature (k, r) come or go.
 
-        H' = H ± V Vᵀ  ⇒  H'⁻¹ = H⁻¹ ∓ H⁻¹V (I ± VᵀH⁻¹V)⁻¹ VᵀH⁻¹ (Woodbury): a group of samples may be most of what a
-        direction feels. Left as they are where that is not worth its cost or rounding makes it indefinite: a
+        H' = H ± V Vᵀ  ⇒  H'⁻¹ = H⁻¹ ∓ H⁻¹V (I ± VᵀH⁻¹V)⁻¹ VᵀH⁻¹ (Woodbury): a group of samples may be most of what
+        a direction feels. Left as they are where that is not worth its cost or rounding makes it indefinite: a
         preconditioner may be off.
         """
         count = len(rows)

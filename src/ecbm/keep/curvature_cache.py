@@ -9,7 +9,6 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from ecbm.curvature import EKFAC
 from ecbm.edit.editor import Editor
 from ecbm.errors import EcbmError
 from ecbm.keep import durable
@@ -28,6 +27,8 @@ def recall_curvature(workspace: Path, editor: Editor) -> bool:
     folder = _folder(workspace, editor)
     if not folder.is_dir():
         return False
+    from ecbm.curvature import EKFAC
+
     try:
         editor.state._concept_curvature["true"] = EKFAC.load(folder, editor.state.part)
     except (EcbmError, OSError, ValueError, KeyError, TypeError, RuntimeError):

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 from ecbm.keep.ledger import Detail
 
 if TYPE_CHECKING:
+    from ecbm.edit.changes import Changes
     from ecbm.edit.edit import Edit
+    from ecbm.read.dataset import Dataset
 
-__all__ = ["edit_details", "edit_from_details"]
+__all__ = ["before_from_details", "edit_details", "edit_from_details", "recorded_edit"]
 
 
 def _plain(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def edit_details(edit: Edit) -> list[Detail]:
-    """The details of an edit."""
+def edit_details(changes: Changes) -> list[Detail]:
+    """The details of an edit: what really changed, and what the labels were before."""
+    edit, before = changes.edit, changes.before
     items: dict[str, dict[str, Any]] = {}
 
     def item(sample: str) -> dict[str, Any]:
@@ -29,6 +32,10 @@ def edit_details(edit: Edit) -> list[Detail]:
         item(sample).setdefault("correct_concepts", {})[concept] = _plain(value)
     for sample, label in edit.correct_labels:
         item(sample)["correct_label"] = label
+    for sample, concept, value in before.correct_concepts:
+        item(sample).setdefault("concepts_were", {})[concept] = _plain(value)
+    for sample, label in before.correct_labels:
+        item(sample)["label_was"] = label
     for name, values in edit.add_concepts.items():
         for sample, value in values.items():
             item(sample).setdefault("add_concepts", {})[name] = _plain(value)
@@ -65,3 +72,34 @@ def edit_from_details(details: Sequence[Detail]) -> dict[str, Any]:
     if added:
         edit["add_concepts"] = added
     return edit
+
+
+def recorded_edit(details: Sequence[Detail], after: Dataset) -> Edit:
+    """The edit itself, from all its details and the dataset that it made, which holds the samples it added."""
+    from ecbm.edit.edit import Edit
+
+    fields = edit_from_details(details)
+    added = set(fields.get("add_samples", ()))
+    # Their labels come with what the edit's new concepts say about them, which says it twice and changes nothing.
+    rows = [row for row, sample in enumerate(after.ids) if sample in added]
+    return Edit(
+        [(one["id"], one["concept"], one["value"]) for one in fields.get("correct_concepts", ())],
+        [(one["id"], one["label"]) for one in fields.get("correct_labels", ())],
+        fields.get("remove_concepts", ()),
+        fields.get("add_concepts"),
+        fields.get("remove_samples", ()),
+        after.select(rows) if rows else None,
+    )
+
+
+def before_from_details(details: Sequence[Detail]) -> dict[str, Any]:
+    """What the corrected labels were, in the form of the edit file that would take them back."""
+    concepts, labels = [], []
+    for detail in details:
+        if detail.part == "item" and detail.subject is not None:
+            for concept, value in detail.content.get("concepts_were", {}).items():
+                concepts.append({"id": detail.subject, "concept": concept, "value": value})
+            if "label_was" in detail.content:
+                labels.append({"id": detail.subject, "label": detail.content["label_was"]})
+    found = {"correct_concepts": concepts, "correct_labels": labels}
+    return {name: items for name, items in found.items() if items}

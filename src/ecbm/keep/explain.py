@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ecbm.keep.words import counted, summary_words
+from ecbm.words import counted, local_time, summary_words
 
 __all__ = ["explain"]
 
@@ -17,28 +17,42 @@ def explain(item: dict[str, Any], current: int) -> Iterator[str]:
     here = " (the current one)" if item["version"] == current else ""
     parent = f", made from version {item['parent']}" if item["parent"] is not None else ""
     yield f"version {item['version']}{here}{parent}"
-    yield f"by {item['author'] or '(erased)'} at {item['time']}" + (f": {item['reason']}" if item["reason"] else "")
+    when = local_time(item["time"])
+    yield f"by {item['author'] or '(erased)'} at {when}" + (f": {item['reason']}" if item["reason"] else "")
     yield ""
     yield summary_words(item["summary"])
     if not item["kept"]:
         yield "Its weights and data were destroyed by an erasure; only this description is left."
     if item["edit"]:
-        yield from _edit_lines(item["edit"])
+        yield from _edit_lines(item["edit"], item.get("before") or {})
     destroyed = item["details_destroyed"]
     if destroyed:
         yield f"{counted(destroyed, 'detail')} of it destroyed by erasures."
     report = item["report"] or {}
     if not report.get("destroyed_by_erasure"):
         yield from _report_lines(report)
+    facts = item["environment"]
+    if facts:
+        yield (
+            f"computed by ecbm {facts['ecbm']} with torch {facts['torch']} on {facts['machine']} "
+            f"({facts['capability']}), {counted(facts['threads'], 'thread')}"
+        )
     for name, value in item["fingerprints"].items():
         yield f"{name} fingerprint {value}"
 
 
-def _edit_lines(edit: dict[str, Any]) -> Iterator[str]:
+def _edit_lines(edit: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
+    # Versions of before old values were recorded have none; then only the new one is shown.
+    values = {(one["id"], one["concept"]): _value(one["value"]) for one in before.get("correct_concepts", [])}
+    classes = {one["id"]: one["label"] for one in before.get("correct_labels", [])}
     lines = [
-        f"  {one['id']}: {one['concept']} → {_value(one['value'])}" for one in edit.get("correct_concepts", [])
+        f"  {one['id']}: {one['concept']} {_from(values.get((one['id'], one['concept'])))}→ {_value(one['value'])}"
+        for one in edit.get("correct_concepts", [])
     ]
-    lines += [f"  {one['id']}: class → {one['label']}" for one in edit.get("correct_labels", [])]
+    lines += [
+        f"  {one['id']}: class {_from(classes.get(one['id']))}→ {one['label']}"
+        for one in edit.get("correct_labels", [])
+    ]
     lines += [f"  {sample}: removed" for sample in edit.get("remove_samples", [])]
     lines += [f"  {sample}: added" for sample in edit.get("add_samples", [])]
     lines += [f"  concept {name}: removed" for name in edit.get("remove_concepts", [])]
@@ -47,6 +61,10 @@ def _edit_lines(edit: dict[str, Any]) -> Iterator[str]:
     yield from lines[:_MOST]
     if len(lines) > _MOST:
         yield f"  … and {len(lines) - _MOST} more ('ecbm show --json' lists all)"
+
+
+def _from(old: str | None) -> str:
+    return "" if old is None else f"{old} "
 
 
 def _value(value: float | None) -> str:
@@ -78,6 +96,8 @@ def _report_lines(report: dict[str, Any]) -> Iterator[str]:
             f"{counted(certificate['class_predictions_that_could_differ'], 'more class prediction')} of "
             f"{counted(certificate['validation_samples'], 'validation sample')}"
         )
+    for note in report.get("notes") or []:
+        yield f"note: {note}"
     for name, why in (report.get("not_covered") or {}).items():
         yield f"not covered: {name} ({why})"
     if report.get("warning"):

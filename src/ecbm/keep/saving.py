@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ecbm._version import __version__
 from ecbm.errors import InputError
-from ecbm.files import flush_folder, write_json, write_safetensors, write_text
+from ecbm.files import flush_folder, refusing_places, write_json, write_safetensors, write_text
 from ecbm.keep.card import model_card
 from ecbm.train.backbones import build_backbone, feature_width
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
@@ -51,7 +51,16 @@ def save(
     about
         More for the card: ``data`` (sizes), ``split`` (of the metrics) and ``history`` (lines).
     """
+    if not isinstance(model, ConceptBottleneck):
+        raise InputError(f"save: expected a trained model, got {type(model).__name__}")
     folder = Path(folder)
+    with refusing_places(folder):
+        return _save(model, folder, metrics, about)
+
+
+def _save(
+    model: ConceptBottleneck, folder: Path, metrics: dict[str, Any] | None, about: Mapping[str, Any] | None
+) -> Path:
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).is_file())):
         raise InputError(f"{folder}: exists and is not a saved model; choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -55,33 +55,37 @@ class Table:
         where = f"{self.path}, {self.unit} {self.places[row]}"
         return InputError(f"{where}, column {column!r}: {problem}" if column else f"{where}: {problem}")
 
-    def require(self, column: str, option: str) -> None:
-        """Raise, with near matches, when a column is absent; ``option`` is the argument that names it."""
+    def require(self, column: str, option: str = "") -> None:
+        """Raise, with near matches, when a column is absent; ``option`` is the argument that names it, if any."""
         if column not in self.names:
             hint = str(unknown_name("column", column, self.names)).split("; ", 1)[1]
-            raise InputError(
-                f"{self.path}: no column {column!r}; {hint} Rename the column or pass {option}='its name'"
-            )
+            hint += "" if hint.endswith("?") else "."
+            remedy = f"Rename the column or pass {option}='its name'" if option else "Rename the column"
+            raise InputError(f"{self.path}: no column {column!r}; {hint} {remedy}")
 
     def text(self, column: str, what: str) -> list[str]:
         """The cells of a column as text, none of them empty."""
+        values = self.optional_text(column, what)
+        if not all(values):
+            row = next(row for row, value in enumerate(values) if not value)
+            raise self.error(row, column, f"empty; every row needs {what}")
+        return [value for value in values if value is not None]
+
+    def optional_text(self, column: str, what: str = "text") -> list[str | None]:
+        """The cells of a column as text, ``None`` where they are empty."""
         cells = self._columns.column(column)
         kind = cells.type
         if pa.types.is_dictionary(kind):
             cells, kind = cells.cast(kind.value_type), kind.value_type
         if pa.types.is_null(kind):
-            raise self.error(0, column, f"empty; every row needs {what}")
+            return [None] * len(self)
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
             if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
                 raise InputError(
                     f"{self.path}, column {column!r}: {kind} cannot be read as {what}; store text or integers"
                 )
             cells = cells.cast(pa.string())
-        values: list[str | None] = cells.to_pylist()
-        if not all(values):
-            row = next(row for row, value in enumerate(values) if not value)
-            raise self.error(row, column, f"empty; every row needs {what}")
-        return [value for value in values if value is not None]
+        return [value or None for value in cells.to_pylist()]
 
     def fractions(self, columns: Sequence[str]) -> NDArray[np.float32]:
         """(rows, columns) numbers in [0, 1]; NaN where a cell is missing."""

@@ -5,15 +5,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ecbm import html
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.digests import RowDigests
+from ecbm.read.given import given_concepts, given_inputs, given_labels, given_rows, given_splits
 from ecbm.read.inputs import Inputs, TensorInputs, digest_rows
+from ecbm.read.samples import Sample, TorchView, frame_of, pick, sample_at
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Dataset", "concept_groups"]
 
@@ -47,11 +55,12 @@ class Dataset:
     ids
         Stable, unique string ids.
     inputs
-        What the model sees (:class:`TensorInputs`, :class:`ImageInputs`); a plain tensor is accepted.
+        What the model sees: a tensor or array with one row a sample (uint8 pictures as channels, height, width), or
+        :class:`TensorInputs`, :class:`ImageInputs`.
     concepts
         (n, k) float, each 0..1 (soft labels allowed) or NaN for missing.
     labels
-        (n,) integer class labels, indices into ``class_names``.
+        (n,) class labels: indices into ``class_names``, or the names themselves.
     concept_names, class_names
         Names, unique.
     splits
@@ -77,9 +86,9 @@ class Dataset:
     def __init__(
         self,
         ids: Sequence[str],
-        inputs: Inputs | Tensor,
-        concepts: Tensor,
-        labels: Tensor,
+        inputs: Inputs | Tensor | np.ndarray,
+        concepts: Tensor | np.ndarray | Sequence[Sequence[float]],
+        labels: Tensor | np.ndarray | Sequence[int] | Sequence[str],
         concept_names: Sequence[str],
         class_names: Sequence[str],
         splits: Sequence[str] | None = None,
@@ -88,18 +97,59 @@ class Dataset:
             object.__setattr__(self, name, value)
 
         put("ids", tuple(map(str, ids)))
-        put("inputs", TensorInputs(inputs) if isinstance(inputs, Tensor) else inputs)
-        put("concepts", torch.as_tensor(concepts, dtype=torch.float32))
-        put("labels", torch.as_tensor(labels, dtype=torch.long))
+        put("inputs", given_inputs(inputs))
+        put("concepts", given_concepts(concepts))
         put("concept_names", tuple(str(n) for n in concept_names))
         put("class_names", tuple(str(n) for n in class_names))
-        put("splits", tuple(splits) if splits is not None else ("train",) * len(self.ids))
+        put("labels", given_labels(labels, self.class_names))
+        put("splits", given_splits(splits) if splits is not None else ("train",) * len(self.ids))
         self._check()
 
     # -- reading -------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @overload
+    def __getitem__(self, key: str | int) -> Sample: ...  # type: ignore[overload-overlap]  # text is a sequence
+    @overload
+    def __getitem__(self, key: slice | Sequence[int] | Sequence[str] | Sequence[bool] | Tensor) -> Dataset: ...
+    def __getitem__(self, key: object) -> Sample | Dataset:
+        """One sample by id or row, or a part by ids, rows, a slice or a mask.
+
+        Examples
+        --------
+        >>> import ecbm
+        >>> data = ecbm.datasets.breast_cancer()
+        >>> data["tumour-003"].label, data["tumour-003"].concepts["radius=large"]
+        ('malignant', 0.0)
+        >>> len(data[:10]), len(data[data.labels == 0]), data[["tumour-003", "tumour-001"]].ids
+        (10, 212, ('tumour-003', 'tumour-001'))
+        """
+        return pick(self, key)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return (sample_at(self, row) for row in range(len(self)))
+
+    def __contains__(self, sample_id: object) -> bool:
+        return sample_id in self.rows_by_id
+
+    def to_frame(self) -> pandas.DataFrame:
+        """The labels as a pandas table: id, split, label and one column a concept (NaN where missing).
+
+        Inputs are not in it; ``read_dataset(data.to_frame(), features=data.x)`` brings both together again.
+        """
+        return frame_of(self)
+
+    def to_torch(self) -> TorchView:
+        """A ``torch.utils.data.Dataset`` of ``(x, concepts, label)``, for a ``DataLoader``."""
+        return TorchView(self)
+
+    def _repr_html_(self) -> str:
+        classes = torch.bincount(self.labels, minlength=len(self.class_names)).tolist()
+        rows = sorted(zip(self.class_names, classes, strict=True), key=lambda pair: -pair[1])
+        groups = ", ".join(f"{group} ({len(members)})" for group, members in self.groups.items())
+        return html.block(repr(self), [f"concept groups: {groups}"], ("class", "samples"), rows)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {count}" for name, count in self.split_sizes.items())
@@ -156,9 +206,9 @@ class Dataset:
             raise unknown_name("class", name, self.class_names) from None
 
     @cached_property
-    def row_digests(self) -> tuple[bytes, ...]:
+    def row_digests(self) -> Sequence[bytes]:
         """A digest of every input; kept so that subsets and edits need not read all inputs again."""
-        return tuple(digest_rows(self.inputs))
+        return RowDigests.of(digest_rows(self.inputs))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -170,7 +220,7 @@ class Dataset:
         concepts = torch.where(self.concepts.isnan(), torch.nan, self.concepts)
         total.update(np.ascontiguousarray(concepts.numpy()).tobytes())
         total.update(self.labels.numpy().tobytes())
-        total.update(b"".join(self.row_digests))
+        total.update(RowDigests.of(self.row_digests).joined())
         return total.hexdigest()
 
     # -- making others -------------------------------------------------------------------------------------
@@ -179,39 +229,39 @@ class Dataset:
         """The samples of one split."""
         known: dict[str, Dataset] = self.__dict__.setdefault("_parts", {})
         if name not in known:
-            frames: dict[str, _Frame] = self.__dict__.setdefault("_frames", {})
-            if name not in frames:
+            selections: dict[str, _Selection] = self.__dict__.setdefault("_selections", {})
+            if name not in selections:
                 if name not in self.splits:
                     raise unknown_name("split", name, self.split_sizes)
-                frames[name] = self._frame([row for row, split in enumerate(self.splits) if split == name])
-            known[name] = self._within(frames[name])
+                selections[name] = self._selection([row for row, split in enumerate(self.splits) if split == name])
+            known[name] = self._within(selections[name])
         return known[name]
 
-    def select(self, rows: Sequence[int] | Tensor) -> Dataset:
-        """The samples of the given rows, in that order."""
-        part = self._within(self._frame([int(row) for row in rows]))
+    def select(self, rows: Sequence[int] | Sequence[bool] | Tensor) -> Dataset:
+        """The samples of the given rows, in that order; or those that a mask of all rows chooses."""
+        part = self._within(self._selection(given_rows(rows, len(self))))
         if len(set(part.ids)) < len(part):
             part._check_names()
         return part
 
-    def _frame(self, rows: list[int]) -> _Frame:
+    def _selection(self, rows: list[int]) -> _Selection:
         ids, splits = tuple(self.ids[row] for row in rows), tuple(self.splits[row] for row in rows)
-        return _Frame(torch.tensor(rows, dtype=torch.long), ids, self.inputs.subset(rows), splits)
+        return _Selection(torch.tensor(rows, dtype=torch.long), ids, self.inputs.subset(rows), splits)
 
-    def _within(self, frame: _Frame) -> Dataset:
-        """The samples of a frame. What was checked in the whole holds in a part."""
+    def _within(self, selection: _Selection) -> Dataset:
+        """The samples of a selection. What was checked in the whole holds in a part."""
         part = object.__new__(Dataset)
         part.__dict__.update(
-            ids=frame.ids,
-            inputs=frame.inputs,
-            concepts=self.concepts[frame.rows],
-            labels=self.labels[frame.rows],
+            ids=selection.ids,
+            inputs=selection.inputs,
+            concepts=self.concepts[selection.rows],
+            labels=self.labels[selection.rows],
             concept_names=self.concept_names,
             class_names=self.class_names,
-            splits=frame.splits,
+            splits=selection.splits,
         )
         if "row_digests" in self.__dict__:
-            part.__dict__["row_digests"] = frame.digests_in(self.row_digests)
+            part.__dict__["row_digests"] = selection.digests_in(self.row_digests)
         return part
 
     def replace(
@@ -236,7 +286,7 @@ class Dataset:
         if "row_digests" in self.__dict__:
             other.__dict__["row_digests"] = self.row_digests
         if splits is None:
-            other.__dict__["_frames"] = self.__dict__.setdefault("_frames", {})
+            other.__dict__["_selections"] = self.__dict__.setdefault("_selections", {})
         return other
 
     # -- checks --------------------------------------------------------------------------------------------
@@ -288,7 +338,7 @@ class Dataset:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Frame:
+class _Selection:
     """Some samples without their labels. Datasets that differ in labels alone share them."""
 
     rows: Tensor
@@ -296,15 +346,17 @@ class _Frame:
     inputs: Inputs
     splits: tuple[str, ...]
 
-    def digests_in(self, whole: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        known: tuple[bytes, ...] | None = self.__dict__.get("_digests")
+    def digests_in(self, whole: Sequence[bytes]) -> RowDigests:
+        known: RowDigests | None = self.__dict__.get("_digests")
         if known is None:
-            known = self.__dict__["_digests"] = tuple(whole[row] for row in self.rows.tolist())
+            known = self.__dict__["_digests"] = RowDigests.of(whole).take(self.rows)
         return known
 
 
 @lru_cache(maxsize=16)
 def _encoded(names: tuple[str, ...]) -> bytes:
     """Names as the fingerprint reads them. Edited datasets share their tuples, so this is done once for most."""
-    joined = "\x1f".join(f"{len(name)}:{name}" for name in names)
+    # Splits are many times the same few words.
+    marked = {name: f"{len(name)}:{name}" for name in set(names)}
+    joined = "\x1f".join([marked[name] for name in names])
     return f"{len(names)}|{joined}|".encode()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
 
-__all__ = ["given_features", "read_features"]
+__all__ = ["as_features", "given_features", "read_features"]
 
 
 def read_features(path: str | Path, key: str | None = None, *, pictures: bool | None = None) -> Tensor:
@@ -40,7 +40,7 @@ def read_features(path: str | Path, key: str | None = None, *, pictures: bool | 
         raise InputError(
             f"{path}: not a readable array ({reason}); save a plain number array with numpy.save"
         ) from None
-    return _as_features(array, str(path), pictures)
+    return as_features(array, str(path), pictures)
 
 
 def given_features(
@@ -51,7 +51,7 @@ def given_features(
         tensor, called = read_features(features, pictures=pictures), str(features)
     else:
         called = "features"
-        tensor = _as_features(np.asarray(features), called, pictures)
+        tensor = as_features(np.asarray(features), called, pictures)
     if len(tensor) != count:
         raise InputError(
             f"{called}: {len(tensor)} rows of features but {listing} has {count} samples; "
@@ -60,7 +60,7 @@ def given_features(
     return tensor
 
 
-def _as_features(array: np.ndarray, called: str, pictures: bool | None) -> Tensor:
+def as_features(array: np.ndarray, called: str, pictures: bool | None) -> Tensor:
     """Check an array and bring it to uint8 (pixels) or float32."""
     if array.ndim == 0:
         raise InputError(f"{called}: a single number; give an array with one row a sample")

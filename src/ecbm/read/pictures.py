@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from ecbm.errors import InputError
 
@@ -156,8 +156,9 @@ class PictureStore:
             return picture.convert("RGB")
         # Decoders and archives raise nearly every kind of exception on damaged files.
         except Exception as error:
-            reason = " ".join(str(error).split())[:150]
-            raise InputError(f"{self.where(index)}: cannot be decoded ({reason}); replace the file") from None
+            raise InputError(
+                f"{self.where(index)}: cannot be decoded ({_reason(error)}); replace the file"
+            ) from None
 
     def _size_of_first(self) -> tuple[int, int]:
         if not self.names:
@@ -177,3 +178,10 @@ class PictureStore:
             picture = picture.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=3.0)
         decoded: NDArray[np.uint8] = np.asarray(picture, np.uint8).transpose(2, 0, 1)
         return decoded
+
+
+def _reason(error: Exception) -> str:
+    """Why a picture was not decoded. Pillow names the memory it read from, which says nothing to a person."""
+    if isinstance(error, UnidentifiedImageError):
+        return "it is no picture of a known kind"
+    return " ".join(str(error).split())[:150]

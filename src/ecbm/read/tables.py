@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.columns import Table
+from ecbm.read.data_frames import is_frame, table_of_frame
 from ecbm.read.dataset import Dataset
 from ecbm.read.features import given_features
 from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
@@ -18,13 +21,16 @@ from ecbm.read.sidecar import Sidecar, find_table, read_sidecar
 from ecbm.read.splits import SPLITS, split_by_id
 from ecbm.read.table_files import read_table
 
+if TYPE_CHECKING:
+    import pandas
+
 __all__ = ["read_dataset"]
 
 
 def read_dataset(
-    path: str | Path,
+    path: str | Path | pandas.DataFrame,
     *,
-    features: str | Path | None = None,
+    features: str | Path | np.ndarray | Tensor | None = None,
     images: str | Path | None = None,
     image_size: int | tuple[int, int] | None = None,
     splits: Sequence[float] = (0.7, 0.1, 0.2),
@@ -44,9 +50,9 @@ def read_dataset(
     ----------
     path
         The table, or a folder with ``samples.csv`` or ``samples.parquet`` and its inputs (``features.npy``,
-        ``features.npz``, ``images.zip``, or pictures), such as :func:`ecbm.write_dataset` makes.
+        ``features.npz``, ``images.zip``, or pictures), such as :func:`ecbm.write_dataset` makes; or a pandas table.
     features
-        ``.npy`` or ``.npz``; row i belongs to row i of the table.
+        ``.npy`` or ``.npz``, or an array; row i belongs to row i of the table.
     images
         Folder or zip archive; the table's image column holds paths inside it.
     image_size
@@ -80,10 +86,11 @@ def read_dataset(
     >>> data.ids, data.class_names, data.concepts.tolist()
     (('007', '008'), ('finch', 'wren'), [[1.0], [nan]])
     """
-    path = Path(path)
+    frame: Any = path if is_frame(path) else None
+    path = _path_of(path)
     columns = {"id": id_column, "label": label_column, "split": split_column, "image": image_column}
     sidecar = None
-    if path.is_dir():
+    if frame is None and path.is_dir():
         sidecar = read_sidecar(path)
         if sidecar is not None:
             columns = sidecar.columns
@@ -93,17 +100,20 @@ def read_dataset(
     if features is not None and images is not None:
         raise InputError("both features= and images= were given; a dataset has one kind of input")
     if features is None and images is None:
-        if not path.exists():
+        if frame is None and not path.exists():
             raise InputError(f"{path}: no such file or folder; check the path of the table")
         raise InputError(f"{path}: no inputs; pass features= (.npy, .npz) or images= (folder or zip)")
 
-    table = read_table(path, text=columns.values(), ignore=ignore)
+    if frame is not None:
+        table = table_of_frame(frame, ignore)
+    else:
+        table = read_table(path, text=columns.values(), ignore=ignore)
     table.require(columns["id"], "id_column")
     table.require(columns["label"], "label_column")
     ids = table.text(columns["id"], "an id")
     _check_unique(table, columns["id"], ids)
     class_names, labels = _classes(table, columns["label"], sidecar)
-    split_names = _splits(table, columns["split"], ids, splits, any_name=sidecar is not None)
+    split_names = _splits(table, columns["split"], ids, splits)
     concept_names = [name for name in table.names if name not in columns.values()]
     if not concept_names:
         raise InputError(f"{path}: no concept column; add one column a concept beside {', '.join(table.names)}")
@@ -123,6 +133,17 @@ def read_dataset(
             table=f"{path}, {table.unit}",
         )
     return Dataset(ids, inputs, concepts, labels, concept_names, class_names, split_names)
+
+
+def _path_of(given: Any) -> Path:
+    """The path of a table; a pandas table goes by its name in messages."""
+    if is_frame(given):
+        return Path("DataFrame")
+    if isinstance(given, str | os.PathLike):
+        return Path(given)
+    raise InputError(
+        f"read_dataset: expected the path of a table or folder, or a pandas DataFrame, got {type(given).__name__}"
+    )
 
 
 def _inputs_beside(folder: Path) -> tuple[Path | None, Path | None]:
@@ -166,13 +187,11 @@ def _ordered(names: set[str]) -> list[str]:
         return sorted(names)
 
 
-def _splits(
-    table: Table, column: str, ids: Sequence[str], fractions: Sequence[float], *, any_name: bool
-) -> list[str]:
+def _splits(table: Table, column: str, ids: Sequence[str], fractions: Sequence[float]) -> list[str]:
     if column not in table.names:
         return split_by_id(ids, fractions)
     cells = table.text(column, f"a split ({', '.join(SPLITS)})")
-    if not any_name and not set(cells) <= set(SPLITS):
+    if not set(cells) <= set(SPLITS):
         row = next(row for row, name in enumerate(cells) if name not in SPLITS)
         where = f"{table.path}, {table.unit} {table.places[row]}, column {column!r}"
         raise unknown_name("split", cells[row], SPLITS, where=where)

@@ -108,7 +108,7 @@ def _compare(
     test: Dataset,
     cost: float,
 ) -> tuple[list[Row], float | None]:
-    probabilities = [model.concept_probabilities(test.inputs) for model in retrained]
+    probabilities: list[Tensor] = [model.concept_probabilities(test.inputs) for model in retrained]
     target = torch.stack(probabilities).mean(0)
     start = original.concept_probabilities(test.inputs)
     floor = closure(probabilities[0], start, probabilities[1])

@@ -11,14 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ecbm import html
 from ecbm.errors import InputError, unknown_name
-from ecbm.read.dataset import concept_groups
+from ecbm.read.dataset import Dataset, concept_groups
 from ecbm.read.inputs import Inputs, rows_at_once
+from ecbm.read.samples import Sample
+from ecbm.train.predictions import Predicted, Probabilities
 from ecbm.train.recipe import Recipe
 
 __all__ = ["ConceptBottleneck", "Provenance", "linear_from"]
 
 InterventionValue = float | int | str | Tensor | Sequence[float]
+Samples = Tensor | Inputs | Dataset | Sample | np.ndarray | Sequence[Any]
+"""What predictions are asked for: a batch as a tensor or array, a dataset, its inputs, or one sample of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,15 +152,15 @@ class ConceptBottleneck(nn.Module):
 
     # -- predictions, in evaluation mode and without gradients ---------------------------------------------
 
-    def _batches(self, x: Tensor | Inputs | Any) -> Iterator[Tensor]:
-        if not isinstance(x, Tensor) and not hasattr(x, "take"):
-            x = torch.as_tensor(x)
-        elif isinstance(x, np.ndarray):
-            x = torch.from_numpy(x)
+    def _batches(self, samples: Samples) -> Iterator[Tensor]:
+        x = _inputs_of(samples)
         shape = tuple(x.shape[1:] if isinstance(x, Tensor) else x.shape)
         if shape != self.input_shape:
-            hint = "; one input still needs a batch: x[None]" if tuple(x.shape) == self.input_shape else ""
-            raise InputError(f"inputs have shape {shape}, the model expects {self.input_shape}{hint}")
+            if isinstance(x, Tensor) and tuple(x.shape) == self.input_shape:
+                raise InputError(
+                    f"inputs: a single one of shape {self.input_shape}; one input still needs a batch: x[None]"
+                )
+            raise InputError(f"inputs have shape {shape}, the model expects {self.input_shape}")
         count = rows_at_once(shape)
         if isinstance(x, Tensor):
             if x.dtype == torch.uint8:
@@ -166,25 +171,56 @@ class ConceptBottleneck(nn.Module):
         for start in range(0, len(x), count):
             yield x.take(range(start, min(start + count, len(x)))).to(self.device)
 
-    def features(self, x: Tensor | Inputs) -> Tensor:
+    def features(self, x: Samples) -> Tensor:
         """Feature rows of all inputs."""
         self.eval()
         with torch.no_grad():
             parts = [self.backbone(part) for part in self._batches(x)]
         return torch.cat(parts) if parts else torch.zeros(0, self.concept_head.in_features)
 
-    def concept_logits(self, x: Tensor | Inputs) -> Tensor:
+    def concept_logits(self, x: Samples) -> Tensor:
         """Concept logits (n, k)."""
         with torch.no_grad():
             return self.concept_logits_from(self.features(x))
 
-    def concept_probabilities(self, x: Tensor | Inputs) -> Tensor:
-        """Probability of every concept (n, k)."""
-        return torch.sigmoid(self.concept_logits(x))
+    def concept_probabilities(self, x: Samples) -> Probabilities:
+        """Probability of every concept (n, k), a tensor; ``.to_frame()`` is the same with names."""
+        return Probabilities.of(torch.sigmoid(self.concept_logits(x)), self.concept_names, _ids_of(x))
 
-    def class_probabilities(self, x: Tensor | Inputs) -> Tensor:
-        """Probability of every class (n, classes)."""
-        return self.classify(self.concept_logits(x))
+    def class_probabilities(self, x: Samples) -> Probabilities:
+        """Probability of every class (n, classes), a tensor; ``.to_frame()`` is the same with names."""
+        return Probabilities.of(self.classify(self.concept_logits(x)), self.class_names, _ids_of(x))
+
+    def predict(self, x: Samples) -> Predicted[str]:
+        """The name of the most likely class of every input; ``.to_frame()`` gives the probabilities with names.
+
+        Parameters
+        ----------
+        x
+            A batch of inputs (tensor, array or ``data.inputs``), or a dataset, whose ids then name the rows.
+
+        Examples
+        --------
+        >>> import ecbm
+        >>> data = ecbm.datasets.breast_cancer()
+        >>> model = ecbm.train(data)
+        >>> model.predict(data[["tumour-000", "tumour-019"]])
+        ['malignant', 'benign']
+        """
+        probabilities = self.class_probabilities(x)
+        return Predicted([self.class_names[i] for i in probabilities.argmax(1).tolist()], probabilities)
+
+    def predict_concepts(self, x: Samples) -> Predicted[tuple[str, ...]]:
+        """The names of the concepts that are present (probability 0.5 or more) in every input.
+
+        ``.to_frame()`` gives the probabilities with names. Parameters are those of :meth:`predict`.
+        """
+        probabilities = self.concept_probabilities(x)
+        present = [
+            tuple(name for name, found in zip(self.concept_names, row, strict=True) if found)
+            for row in (probabilities >= 0.5).tolist()
+        ]
+        return Predicted(present, probabilities)
 
     def classify(self, concept_logits: Tensor) -> Tensor:
         """Class probabilities from concept logits."""
@@ -229,7 +265,7 @@ class ConceptBottleneck(nn.Module):
             resolved[column] = numbers
         return resolved
 
-    def intervene(self, x: Tensor | Inputs, concepts: Mapping[str, InterventionValue]) -> Tensor:
+    def intervene(self, x: Samples, concepts: Mapping[str, InterventionValue]) -> Probabilities:
         """Class probabilities after setting concepts by hand.
 
         Parameters
@@ -240,7 +276,8 @@ class ConceptBottleneck(nn.Module):
             From concept names to values in 0..1 (one, or one a sample), or from a group name to one of its
             values: ``{"wing_color": "blue"}`` sets ``wing_color=blue`` to 1 and its siblings to 0.
         """
-        return self.intervene_on_logits(self.concept_logits(x), concepts)
+        classes = self.intervene_on_logits(self.concept_logits(x), concepts)
+        return Probabilities.of(classes, self.class_names, _ids_of(x))
 
     def intervene_on_logits(self, concept_logits: Tensor, concepts: Mapping[str, InterventionValue]) -> Tensor:
         """:meth:`intervene` on concept logits that are at hand."""
@@ -253,6 +290,19 @@ class ConceptBottleneck(nn.Module):
 
     # -- as a value ----------------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        size = sum(parameter.numel() for parameter in self.parameters())
+        return (
+            f"ConceptBottleneck({self.recipe.regime}, {self.recipe.to_dict()['backbone']} backbone, inputs "
+            f"{self.input_shape} → {len(self.concept_names)} concepts in {len(self.groups)} groups → "
+            f"{len(self.class_names)} classes, {size:,} parameters)"
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(group, ", ".join(members)) for group, members in self.groups.items()]
+        lines = [f"classes: {', '.join(self.class_names)}", f"fingerprint {self.fingerprint}"]
+        return html.block(repr(self), lines, ("concept group", "concepts"), rows)
+
     @property
     def fingerprint(self) -> str:
         """Hexadecimal digest of names, recipe and every parameter and buffer."""
@@ -263,3 +313,27 @@ class ConceptBottleneck(nn.Module):
             # Viewed as bytes: NumPy knows no bfloat16.
             total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
         return total.hexdigest()
+
+
+def _inputs_of(x: Any) -> Tensor | Inputs:
+    """Inputs as a tensor, or as something to take rows from; anything else is refused."""
+    if isinstance(x, Dataset):
+        return x.inputs
+    if isinstance(x, Tensor) or (hasattr(x, "take") and hasattr(x, "raw")):
+        return cast(Tensor | Inputs, x)
+    if isinstance(x, Sample):
+        return x.x[None]
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiub":
+        kind = type(x).__name__
+        raise InputError(f"inputs: expected numbers (a tensor, an array), data.inputs or a dataset, got {kind}")
+    return torch.as_tensor(array)
+
+
+def _ids_of(x: Samples) -> tuple[str, ...] | None:
+    if isinstance(x, Sample):
+        return (x.id,)
+    return x.ids if isinstance(x, Dataset) else None

@@ -164,6 +164,7 @@ class Recipe:
 
     def replace(self, **changes: Any) -> Recipe:
         """The same recipe with some fields changed."""
+        _check_fields(changes)
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,10 +180,7 @@ class Recipe:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], backbone: nn.Module | None = None) -> Recipe:
         """Inverse of :meth:`to_dict`; ``backbone`` supplies the module of a custom one."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        for name in fields:
-            if name not in known:
-                raise unknown_name("recipe field", name, known)
+        _check_fields(fields)
         values = dict(fields)
         if values.get("backbone") == "custom":
             if backbone is None:
@@ -191,3 +189,10 @@ class Recipe:
         if "hidden" in values:
             values["hidden"] = tuple(values["hidden"])
         return cls(**values)
+
+
+def _check_fields(given: Mapping[str, Any]) -> None:
+    known = [field.name for field in dataclasses.fields(Recipe)]
+    for name in given:
+        if name not in known:
+            raise unknown_name("recipe field", name, known)

@@ -21,6 +21,7 @@ from ecbm.train.heads.concept import solve_concept_head
 from ecbm.train.heads.label import solve_label_head
 from ecbm.train.heads.newton import ConvexSolution
 from ecbm.train.heads.objectives import with_ones
+from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.recipe import Recipe
 from ecbm.train.terms import ConceptTerms
 
@@ -96,7 +97,12 @@ def feature_design(backbone: nn.Module, inputs: Inputs) -> Tensor:
 
 
 def fit_concept_head(
-    design: Tensor, terms: ConceptTerms, l2: float, tolerance: float, start: Tensor | None = None
+    design: Tensor,
+    terms: ConceptTerms,
+    l2: float,
+    tolerance: float,
+    start: Tensor | None = None,
+    basis: FeatureBasis | None = None,
 ) -> ConvexSolution:
     """Solve the concept head; each process solves its share of the concepts."""
     k = terms.targets.shape[1]
@@ -110,6 +116,7 @@ def fit_concept_head(
         tolerance=_AIM * tolerance * math.sqrt(max(len(share), 1) / k),
         accept=tolerance * math.sqrt(max(len(share), 1) / k),
         start=None if start is None else start[columns],
+        basis=basis,
     )
     if parallel.world_size() == 1:
         return mine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,28 @@ from ecbm import parallel
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
+from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.objectives import rows_of, with_ones
+from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.loop import LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
 
-__all__ = ["train"]
+__all__ = ["Trained", "train", "train_and_tell"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained model, and what its training has found out that an edit would compute again: the training features
+    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one).
+    """
+
+    model: ConceptBottleneck
+    design: Tensor
+    basis: FeatureBasis | None
 
 
 class _Deep(nn.Module):
@@ -107,6 +121,7 @@ def train(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
 
@@ -121,6 +136,8 @@ def train(
         training gives the same bytes as one that was never interrupted. Removed when training has finished.
     start
         A model to start the backbone from (warm start) instead of fresh weights.
+    fields
+        Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
     Returns
     -------
@@ -134,9 +151,29 @@ def train(
     >>> model.provenance.training["concept_gradient_norm"] < 1e-10
     True
     """
+    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, **fields).model
+
+
+def train_and_tell(
+    data: Dataset,
+    recipe: Recipe | None = None,
+    *,
+    checkpoint: str | Path | None = None,
+    start: ConceptBottleneck | None = None,
+    **fields: Any,
+) -> Trained:
+    """:func:`train`, with what it has found out on the way."""
+    chosen = recipe_of(data, recipe, fields)
+    with explained_interrupt(checkpoint):
+        return _train(data, chosen, checkpoint, start)
+
+
+def _train(
+    data: Dataset, recipe: Recipe, checkpoint: str | Path | None, start: ConceptBottleneck | None
+) -> Trained:
     parallel.join_group()
     started = time.monotonic()
-    recipe = resolve_backbone(recipe or Recipe(), tuple(data.inputs.shape))
+    recipe = resolve_backbone(recipe, tuple(data.inputs.shape))
     stages.check_trainable(data, recipe)
     train_data = data.split("train")
     positive = positive_weights(train_data, recipe)
@@ -160,17 +197,18 @@ def train(
                 label_start = rows_of(deep.label_head)
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
     design = stages.feature_design(backbone, train_data.inputs)
-    concept_start = None
+    concept_start, basis = None, None
     if concept_head is not None:
         concept_start = rows_of(concept_head)
     if concept_head is None or (recipe.resolve_concept_head and not joint):
-        solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start)
+        basis = FeatureBasis.of(design)
+        solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start, basis)
         concept_head = linear_from(solved.parameters)
         concept_start = solved.parameters
         log |= {
             "concept_gradient_norm": solved.gradient_norm,
             "concept_objective": solved.objective,
-            "concept_work": solved.work,
+            "concept_work": solved.work + basis.work,
         }
     if joint and concept_start is not None and (recipe.resolve_concept_head or recipe.is_linear):
         both = solve_joint_heads(design, terms, train_data.labels, recipe, concept_start, label_start)
@@ -192,7 +230,7 @@ def train(
     }
     if path is not None and parallel.rank() == 0:
         path.unlink(missing_ok=True)
-    return ConceptBottleneck(
+    model = ConceptBottleneck(
         backbone,
         concept_head,
         linear_from(label.parameters),
@@ -205,3 +243,4 @@ def train(
         high,
         Provenance(data.fingerprint, log),
     )
+    return Trained(model, design, basis)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from functools import partial
+from importlib import import_module
 
-from ecbm.edit.methods.auto import auto_edit
+from ecbm.edit.alignment import Alignment
 from ecbm.edit.methods.base import Method, Options, Outcome
-from ecbm.edit.methods.exact import exact_edit
-from ecbm.edit.methods.influence import influence_edit
-from ecbm.edit.methods.retrain import retrain_edit
+from ecbm.edit.state import EditorState
 
 __all__ = ["METHODS", "Method", "Options", "Outcome"]
 
+
+def _found_in(module: str, function: str) -> Method:
+    """A method that is loaded when it is first used: curvature takes longer to load than a small edit to make."""
+
+    def run(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+        method: Method = getattr(import_module(f"{__name__}.{module}"), function)
+        return method(alignment, state, options)
+
+    return run
+
+
 METHODS: dict[str, Method] = {
-    "auto": auto_edit,
-    "exact": exact_edit,
-    "ekfac": partial(influence_edit, "ekfac"),
-    "hessian": partial(influence_edit, "hessian"),
-    "retrain": retrain_edit,
+    "auto": _found_in("auto", "auto_edit"),
+    "exact": _found_in("exact", "exact_edit"),
+    "ekfac": _found_in("influence", "ekfac_edit"),
+    "hessian": _found_in("influence", "hessian_edit"),
+    "retrain": _found_in("retrain", "retrain_edit"),
 }

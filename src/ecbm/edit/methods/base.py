@@ -1,7 +1,8 @@
 """What every method of editing has in common: its signature, its options and its outcome.
 
-A method is a function (alignment, state, options) → :class:`Outcome`. It moves the model from the old terms to the new
-ones; the editor prepares the alignment before it and writes the report after it. ``CONTRIBUTING.md`` says how to add one.
+A method is a function (alignment, state, options) → :class:`Outcome`. It moves the model from the old terms to the
+new ones; the editor prepares the alignment before it and writes the report after it. ``CONTRIBUTING.md`` says how
+to add one.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ecbm.curvature.losses import FISHER_TYPES, Fisher
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.state import EditorState, Facts
 from ecbm.errors import InputError
 from ecbm.train.model import ConceptBottleneck
+
+if TYPE_CHECKING:
+    from ecbm.curvature.losses import Fisher
 
 __all__ = ["LABEL_CURVATURES", "Method", "Options", "Outcome"]
 
@@ -36,18 +39,19 @@ class Options:
         For ``ekfac``: ``"true"`` (targets drawn from the model), ``"empirical"`` (the data's targets: the paper's
         text), or ``"exact"`` (the drawn targets' expectation; costs one backward pass a concept).
     damping
-        δ of ``ekfac`` and ``hessian``; ``None`` takes 0 for a frozen backbone (its L2 is enough) and 0.1 of the mean
-        eigenvalue for a deep one.
+        δ of ``ekfac`` and ``hessian``; ``None`` takes 0 for a frozen backbone (its L2 is enough) and 0.1 of the
+        mean eigenvalue for a deep one.
     relative
         Whether δ is a multiple of each layer's mean eigenvalue.
     gradient
         ``"difference"`` of new and old terms, or the ``"full"`` new gradient (a Newton step).
     label_curvature
         For ``ekfac``, what the label head's step divides by: ``"blocks"``, the exact Gauss–Newton block of every
-        class, or ``"ekfac"``, Kronecker factors. ``None`` takes blocks for a frozen backbone with the true Fisher where
-        they are small enough. Kronecker factors are too coarse there: retraining moves inputs and label head in ways
-        that nearly cancel, and on CUB EK-FAC's step (off by 30 %) leaves class probabilities farther from the retrained
-        ones than no step does (closure −1.4 against 0.37; at best 0.45, with δ of 100; with blocks 0.75).
+        class, or ``"ekfac"``, Kronecker factors. ``None`` takes blocks for a frozen backbone with the true Fisher
+        where they are small enough. Kronecker factors are too coarse there: retraining moves inputs and label head
+        in ways that nearly cancel, and on CUB EK-FAC's step (off by 30 %) leaves class probabilities farther from
+        the retrained ones than no step does (closure −1.4 against 0.37; at best 0.45, with δ of 100; with blocks
+        0.75).
     warm_start
         For ``retrain``: start from the present backbone instead of fresh weights.
     """
@@ -72,7 +76,7 @@ class Options:
         if self.damping is not None and not (_number(self.damping) and self.damping >= 0):
             raise InputError(f"damping must be a finite number of at least 0, got {self.damping!r}")
         for name, value, allowed in (
-            ("fisher", self.fisher, FISHER_TYPES),
+            ("fisher", self.fisher, ("true", "empirical", "exact")),
             ("gradient", self.gradient, ("difference", "full")),
             ("label_curvature", self.label_curvature, (None, *LABEL_CURVATURES)),
         ):

@@ -42,7 +42,9 @@ def _why(alignment: Alignment) -> str:
 
 
 def _from_kept_heads(alignment: Alignment, state: EditorState) -> Outcome | None:
-    """Edits on frozen features, from the solved heads before them; ``None`` where plain Newton steps do not converge."""
+    """Edits on frozen features, from the solved heads before them; ``None`` where plain Newton steps do not
+    converge.
+    """
     heads, concepts = state.frozen, alignment.concepts
     rows = kept_rows(alignment, heads)
     touched = torch.cat(

@@ -1,10 +1,12 @@
-"""``ekfac`` and ``hessian``: the paper's influence steps, with EK-FAC curvature (ECBM) or the exact Hessian (CBM-IF).
+"""``ekfac`` and ``hessian``: the paper's influence steps, with EK-FAC curvature (ECBM) or the exact Hessian
+(CBM-IF).
 
     g:  θ' = θ − (H + δ)⁻¹(∇J'_C(θ) − ∇J_C(θ))        f:  φ' = φ − H_f⁻¹ ∇J'_Y(φ), with the inputs that g' gives
 
 (docs/method.md, "The influence step"). They are applied as the paper writes them, unguarded: where a step makes the
-edited objective worse, the report says so and the step is kept all the same. The objective stepped on is the one that
-retraining would minimise, with the edited data's positive weights and, for the linear backbone, its standardisation.
+edited objective worse, the report says so and the step is kept all the same. The objective stepped on is the one
+that retraining would minimise, with the edited data's positive weights and, for the linear backbone, its
+standardisation.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ecbm.curvature import EKFAC, ConceptLoss, ExactOperator, LabelLoss, Vector
+from ecbm.curvature import EKFAC, ExactOperator, LabelLoss, Vector
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.heads import label_design
 from ecbm.edit.methods.base import Options, Outcome
@@ -25,7 +27,7 @@ from ecbm.train.heads.label import block_step
 from ecbm.train.heads.objectives import LabelObjective, rows_of
 from ecbm.train.model import ConceptBottleneck, linear_from
 
-__all__ = ["influence_edit"]
+__all__ = ["ekfac_edit", "hessian_edit"]
 
 # Up to this many parameters the whole matrix is built; it costs as many Hessian products.
 _DENSE = 400
@@ -33,7 +35,17 @@ _CG_ITERATIONS = 50
 _CG_TOLERANCE = 1e-4
 
 
-def influence_edit(method: str, alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+def ekfac_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+    """The paper's ECBM: an influence step with EK-FAC curvature."""
+    return _influence("ekfac", alignment, state, options)
+
+
+def hessian_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+    """The paper's CBM-IF: an influence step with the (damped) exact Hessian."""
+    return _influence("hessian", alignment, state, options)
+
+
+def _influence(method: str, alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """One influence step on g, then one on f with the inputs that the edited g gives."""
     linear = state.model.recipe.is_linear
     stage: Stage = FrozenStage(alignment, state) if linear else DeepStage(alignment, state)

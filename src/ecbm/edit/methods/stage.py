@@ -1,13 +1,13 @@
 """The concept predictor g as an influence step sees it: on frozen features, or with its backbone.
 
-Both kinds answer the same questions: how does the gradient change with the terms, of which objective is the curvature
-taken, and what is the model after a step. Only terms that changed need a backward pass:
+Both kinds answer the same questions: how does the gradient change with the terms, of which objective is the
+curvature taken, and what is the model after a step. Only terms that changed need a backward pass:
 
     ∇J' − ∇J = (1/n')(Σ_changed ∇ℓ'_i − Σ_changed ∇ℓ_i) + (n/n' − 1)(∇J − αθ)
 
-A step is taken over the union of old and new concepts, so that one formula serves every kind of edit: a removed concept
-is a head row whose weights become 0 and that is dropped afterwards, a new one a row whose weights were 0 before. Old
-concepts come first, in their order.
+A step is taken over the union of old and new concepts, so that one formula serves every kind of edit: a removed
+concept is a head row whose weights become 0 and that is dropped afterwards, a new one a row whose weights were 0
+before. Old concepts come first, in their order.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Stage(Protocol):
 
     state: EditorState
     widened: bool
-    """Whether there are new concepts: the old terms know no curvature of theirs, so that of the new ones is taken."""
+    """Whether there are new concepts: the old terms know no curvature of theirs, so that of the new ones is taken.
+    """
 
     @property
     def part(self) -> ConceptPart:
@@ -134,7 +135,8 @@ class FrozenStage:
         terms, count = alignment.terms_after, alignment.samples.after
         extra = self._union.width - alignment.concepts.before
         residuals = concept_residual(self._logits[here], self._spread(terms.targets), self._spread(terms.weights))
-        residuals -= _padded(self.rows.residuals, extra)[here]
+        known = here < alignment.concepts.before
+        residuals[known] -= self.rows.residuals(here[known])
         changed = (residuals != 0).any(0).nonzero().flatten()
         sums = _padded(heads.sums, extra).clone()
         before = sums / alignment.samples.before + l2 * self._parameters
@@ -156,7 +158,8 @@ class FrozenStage:
         return features, ConceptLoss(union.after(terms.targets), union.after(terms.weights))
 
     def still(self, step: Vector, change: Vector) -> Vector:
-        """Heads are independent: one whose terms did not change has no step, though a drawn Γ of EK-FAC and conjugate
+        """Heads are independent: one whose terms did not change has no step, though a drawn Γ of EK-FAC and
+        conjugate
         gradients over all heads would give it a small one.
         """
         resting = (change[WEIGHT] == 0).all(1) & (change[BIAS] == 0)
@@ -246,8 +249,8 @@ class DeepStage:
             union.before(alignment.terms_before.targets), union.before(alignment.terms_before.weights)
         )
         old, new = alignment.changed_samples()
-        # The change of the terms is itself one weighted loss: w'(p − t') − w(p − t), but its weights may be negative;
-        # two sums say the same and stay within the loss's domain.
+        # The change of the terms is itself one weighted loss: w'(p − t') − w(p − t), but its weights may be
+        # negative; two sums say the same and stay within the loss's domain.
         new_sum = gradient_sum(part, alignment.after.inputs, after, new)
         old_sum = gradient_sum(part, alignment.before.inputs, before, old)
         change = {name: (new_sum[name] - old_sum[name]) / n_new for name in new_sum}

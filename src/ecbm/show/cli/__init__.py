@@ -15,9 +15,12 @@ import typer
 from ecbm._version import __version__
 from ecbm.errors import EcbmError
 from ecbm.show.cli import editing, history, keeping, looking, starting, using
-from ecbm.show.cli.common import print_json
+from ecbm.show.cli.common import Interrupted, print_json
+from ecbm.terminal import is_plain
 
 __all__ = ["app", "main", "print_json"]
+
+_INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C has ended
 
 app = typer.Typer(
     help="Editable concept bottleneck models: train, look, correct.",
@@ -48,9 +51,15 @@ def _top(
 
 def main() -> None:
     """Entry point of the ``ecbm`` command."""
+    if is_plain():
+        from typer import rich_utils
+
+        rich_utils.COLOR_SYSTEM = None
     # Not typer's own handling of errors: it draws a box of several lines around a wrong option.
     try:
         status = app(standalone_mode=False, prog_name="ecbm")
+    except Interrupted as stop:
+        _stop(str(stop), _INTERRUPTED)
     except EcbmError as error:
         _stop(str(error))
     except BrokenPipeError:
@@ -63,10 +72,12 @@ def main() -> None:
         if not hasattr(error, "format_message"):  # what typer raises for a wrong option or command
             raise
         _stop(f"{error.format_message().rstrip('.')}; see 'ecbm --help'")
+    if status == _INTERRUPTED:
+        _stop("interrupted; nothing is left half done, the command can be given again", _INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _stop(message: str) -> NoReturn:
+def _stop(message: str, status: int = 2) -> NoReturn:
     text = " ".join(message.split()).encode("utf-8", "backslashreplace").decode()
     print(f"ecbm: {text}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(status)

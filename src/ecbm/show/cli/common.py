@@ -1,4 +1,4 @@
-"""What the commands share: options, JSON output, the signature of a change."""
+"""What the commands share: options, JSON output, figures and lines for people."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-if TYPE_CHECKING:
-    from ecbm.keep.signature import Signature
+from ecbm.errors import EcbmError
+from ecbm.terminal import is_plain, new_console
 
 __all__ = [
-    "AuthorOption", "ExpectOption", "JsonOption", "ReasonOption", "WorkspaceArgument",
-    "figure", "print_json", "say", "signed",
+    "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "VersionOption",
+    "WorkspaceArgument",
+    "figure", "print_json", "say", "styled",
 ]  # fmt: skip
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -36,6 +36,16 @@ ExpectOption = Annotated[
 ]
 
 
+VersionOption = Annotated[
+    str | None,
+    typer.Option("--version", help="A version's number; the current one by default.", show_default=False),
+]
+
+
+class Interrupted(EcbmError):
+    """The user pressed Ctrl-C; the message says what is kept."""
+
+
 def _plain(value: Any) -> Any:
     """JSON has no NaN: figures that are not defined become null."""
     if isinstance(value, dict):
@@ -50,13 +60,6 @@ def print_json(value: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False) + "\n")
 
 
-def signed(author: str, reason: str) -> Signature:
-    """The signature of a change."""
-    from ecbm.keep.signature import Signature
-
-    return Signature(author, reason)
-
-
 def figure(value: float | None) -> str:
     """A metric for people."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.4f}"
@@ -64,6 +67,11 @@ def figure(value: float | None) -> str:
 
 def say(*lines: str) -> None:
     """Lines for people; long ones are left to the terminal, so that they can be searched for."""
-    console = Console()
+    console = new_console()
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def styled(text: str, **style: Any) -> str:
+    """Text in a style of :func:`typer.style`, where the terminal takes one."""
+    return text if is_plain() else typer.style(text, **style)

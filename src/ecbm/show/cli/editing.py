@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ecbm.errors import InputError
 from ecbm.show.cli.common import (
     AuthorOption,
     ExpectOption,
@@ -15,8 +17,10 @@ from ecbm.show.cli.common import (
     WorkspaceArgument,
     print_json,
     say,
-    signed,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from ecbm.keep.workspace import Workspace
 
 __all__ = ["register"]
 
@@ -29,12 +33,21 @@ def register(app: typer.Typer) -> None:
 
 def edit(
     workspace: WorkspaceArgument,
-    file: Annotated[Path, typer.Argument(metavar="EDIT.json", help="The edit, as JSON.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EDIT",
+            help="The edit, as JSON; or a table of corrections (CSV, Parquet) with the columns id, concept, value.",
+            show_default=False,
+        ),
+    ],
     method: Annotated[str, typer.Option(help="auto, exact, ekfac, hessian or retrain.")] = "auto",
     preview: Annotated[bool, typer.Option("--preview", help="Only report what would change.")] = False,
-    budget: Annotated[
-        float, typer.Option(help="For auto: a share of the cost of retraining (below 1), or seconds (1 and more).")
-    ] = 0.05,
+    budget: Annotated[float, typer.Option(help="For auto: a share of retraining's work, up to 1.")] = 0.05,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Instead of --budget: a time limit. The result cannot be replayed.", show_default=False),
+    ] = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
@@ -49,28 +62,29 @@ def edit(
     "remove_samples": ["id9"], "remove_concepts": ["noisy"],
     "add_samples": "more.csv", "add_concepts": "concepts.csv"}
 
-    Paths in it are relative to the file. If somebody else has changed the model meanwhile, nothing is done.
+    Paths in it are relative to the file. A table has one row a label: id,concept,value or id,label. Labels that
+    have their value already are left out. If somebody else has changed the model meanwhile, nothing is done.
     """
-    from ecbm.edit.files import read_edit
-    from ecbm.keep.changing import edit_model, preview_edit
-    from ecbm.keep.words import done, summary_of, summary_words
+    from ecbm.edit.notebook import result_words
     from ecbm.keep.workspace import Workspace
 
     opened = Workspace(workspace)
-    start = opened.version()
-    change = read_edit(file, opened.data(start.version))
+    options = {"budget": budget} if seconds is None else {"seconds": seconds}
     if preview:
-        version, report = start.version, preview_edit(opened, change, method, budget=budget)
+        version, report = opened.head, opened.preview(file, method, **options)
     else:
-        looked_at = start.version if expect is None else expect
-        version, report = edit_model(
-            opened, change, method, signature=signed(author, reason), expected=looked_at, budget=budget
-        )
+        version, report = opened.edit(file, method, reason=reason, author=author, expect=expect, **options)
     if as_json:
         print_json({**report, "version": version, **({"preview": True} if preview else {})})
         return
-    words = summary_words(summary_of(report, done(str(change))))
+    notes = report.get("notes") or []
+    if not any(report["changed"].values()) and not report.get("drift"):
+        say(f"{'; '.join(notes)}; version {opened.head} stays the current one")
+        return
+    words = result_words({**report, "notes": []})
     say(f"preview, nothing kept: {words}" if preview else f"version {version}: {words}")
+    for note in notes:
+        say(f"note: {note}")
     if report.get("warning"):
         say(f"warning: {report['warning']}")
 
@@ -86,9 +100,10 @@ def undo(
 
     The version that is left stays in the workspace. To remove a person's data for good, use 'ecbm erase'.
     """
-    from ecbm.keep.history import undo as step_back
+    from ecbm.keep.workspace import Workspace
 
-    _move(workspace, step_back, signed(author, reason), expect, as_json)
+    opened = Workspace(workspace)
+    _moved(opened, opened.head, opened.undo(reason=reason, author=author, expect=expect), as_json)
 
 
 def redo(
@@ -99,22 +114,19 @@ def redo(
     as_json: JsonOption = False,
 ) -> None:
     """Take the last undo back, bit for bit."""
-    from ecbm.keep.history import redo as step_forward
-
-    _move(workspace, step_forward, signed(author, reason), expect, as_json)
-
-
-def _move(folder: Path, action: Any, signature: Any, expect: int | None, as_json: bool) -> None:
-    from ecbm.keep.words import summary_words
     from ecbm.keep.workspace import Workspace
 
-    opened = Workspace(folder)
-    before = opened.head
-    version = opened.version(action(opened, signature=signature, expected=expect))
+    opened = Workspace(workspace)
+    _moved(opened, opened.head, opened.redo(reason=reason, author=author, expect=expect), as_json)
+
+
+def _moved(opened: Workspace, before: int, after: int, as_json: bool) -> None:
+    from ecbm.keep.words import summary_words
+
     if as_json:
-        print_json({"version": version.version, "from": before})
+        print_json({"version": after, "from": before})
         return
-    say(f"version {before} → version {version.version}: {summary_words(version.summary)}")
+    say(f"version {before} → version {after}: {summary_words(opened.version(after).summary)}")
 
 
 def erase(
@@ -126,6 +138,8 @@ def erase(
     method: Annotated[
         str, typer.Option(help="auto, exact, or retrain (also trains a deep backbone anew).")
     ] = "auto",
+    preview: Annotated[bool, typer.Option("--preview", help="Only say what would be destroyed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal it is needed.")] = False,
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
@@ -133,16 +147,35 @@ def erase(
 ) -> None:
     """Erase samples for good: from the model, and then from everything that is kept. It cannot be undone.
 
-    Rows, pictures, features, earlier weights, the undo history, exports inside the workspace and the records' free
-    pages are destroyed. The ledger keeps that an erasure happened, not whose record it was. What cannot be reached
-    is listed at the end.
+    Says what will be destroyed and asks first. Rows, pictures, features, earlier weights, the undo history, exports
+    inside the workspace and the records' free pages are destroyed. The ledger keeps that an erasure happened, not
+    whose record it was. What cannot be reached is listed at the end.
     """
-    from ecbm.keep.erase import erase_samples
-    from ecbm.keep.words import counted
+    from ecbm.keep.erasure_plan import plan_erasure, plan_lines
     from ecbm.keep.workspace import Workspace
+    from ecbm.words import counted
 
     opened = Workspace(workspace)
-    result = erase_samples(opened, [*ids, *(more or [])], method, signature=signed(author, reason), expected=expect)
+    wanted = [*ids, *(more or [])]
+    if preview or not yes:
+        plan = plan_erasure(opened, wanted, method)
+        if preview and as_json:
+            print_json({**plan, "preview": True})
+            return
+        if not preview and (as_json or not sys.stdin.isatty()):
+            raise InputError(
+                "an erasure cannot be undone, and there is nobody to ask; add --yes to do it, or --preview to see "
+                "what it would destroy"
+            )
+        say(*plan_lines(plan))
+        if preview:
+            return
+        if not typer.confirm(f"Erase {counted(len(plan['samples']), 'sample')} for good?"):
+            say("nothing was changed")
+            raise typer.Exit(1)
+        # What was agreed to is what was shown: a version that came meanwhile was not.
+        expect = plan["version"] if expect is None else expect
+    result = opened.erase(wanted, method, reason=reason, author=author, expect=expect)
     if as_json:
         print_json({**result["report"], **{name: value for name, value in result.items() if name != "report"}})
         return

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from ecbm.show.cli.common import JsonOption, WorkspaceArgument, figure, print_json, say
+from ecbm.show.cli.common import JsonOption, WorkspaceArgument, figure, print_json, say, styled
+from ecbm.show.cli.tables import print_table
+from ecbm.words import counted, listed, local_time, summary_words
 
 __all__ = ["register"]
 
@@ -44,28 +43,31 @@ def log(
     if operations:
         _log_operations(opened.entries(most), as_json)
         return
-    versions = opened.versions(most, before)
-    described = opened.described(versions, most_items=1000 if as_json else 4)
+    described = opened.log(most, before, most_items=1000 if as_json else 4)
+    last = described[-1]["version"] if described else 0
     if as_json:
-        last = versions[-1].version if versions else 0
-        more = bool(versions) and last > 0
-        print_json({"versions": described, "current": opened.head, **({"next": last} if more else {})})
+        print_json({"versions": described, "current": opened.head, **({"next": last} if last else {})})
         return
-    _print_log(described, opened.head)
-    if versions and versions[-1].version > 0:
-        say(f"… {versions[-1].version} earlier: ecbm log {workspace} --before {versions[-1].version}")
+    from ecbm.keep.removed import removed_in
+
+    _print_log(described, opened.head, removed_in(opened, opened.versions(most, before)))
+    if last:
+        say(f"… {last} earlier: ecbm log {workspace} --before {last}")
 
 
-def _print_log(described: list[dict[str, Any]], head: int) -> None:
-    from ecbm.keep.words import summary_words
-
+def _print_log(described: list[dict[str, Any]], head: int, removed: dict[int, tuple[list[str], list[str]]]) -> None:
     # Plain lines, coloured on a terminal: Rich takes seconds for a thousand versions.
     for item in described:
-        title = typer.style(f"version {item['version']}", fg="yellow")
-        mark = typer.style(" (current)", fg="green", bold=True) if item["version"] == head else ""
-        gone = "" if item["kept"] else typer.style(" (arrays destroyed by an erasure)", dim=True)
-        lines = [title + mark + gone, f"Author: {item['author'] or '(erased)'}", f"Date:   {item['time']}", ""]
-        lines += [f"    {text}" for text in (summary_words(item["summary"]), item["reason"]) if text]
+        number = item["version"]
+        title = styled(f"version {number}", fg="yellow")
+        mark = styled(" (current)", fg="green", bold=True) if number == head else ""
+        gone = "" if item["kept"] else styled(" (arrays destroyed by an erasure)", dim=True)
+        when = local_time(item["time"])
+        lines = [title + mark + gone, f"Author: {item['author'] or '(erased)'}", f"Date:   {when}", ""]
+        samples, concepts = removed.get(number, ([], []))
+        names = [f"removed: {listed(samples)}"] if samples else []
+        names += [f"removed concepts: {listed(concepts)}"] if concepts else []
+        lines += [f"    {text}" for text in (summary_words(item["summary"]), *names, item["reason"]) if text]
         typer.echo("\n".join([*lines, ""]))
 
 
@@ -73,12 +75,19 @@ def _log_operations(entries: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json({"entries": entries})
         return
-    table = Table("entry", "time", "author", "what", "version", "reason")
-    for entry in entries:
-        columns = [entry[name] for name in ("entry", "time")] + [entry.get("author", "(erased)"), entry["kind"]]
-        columns += [entry["version"], entry.get("reason", "")]
-        table.add_row(*(escape(str(cell)) for cell in columns))
-    Console().print(table)
+    rows = [
+        [
+            str(entry["entry"]),
+            entry["kind"],
+            str(entry["version"]),
+            local_time(entry["time"]),
+            entry.get("author", "(erased)"),
+            entry.get("reason", ""),
+        ]
+        for entry in entries
+    ]
+    headers = ["entry", "what", "version", "time", "author", "reason"]
+    print_table(headers, rows, drop=("reason", "author", "time"), names=("what", "author", "reason"))
 
 
 def show(workspace: WorkspaceArgument, version: VersionArgument = None, as_json: JsonOption = False) -> None:
@@ -89,8 +98,6 @@ def show(workspace: WorkspaceArgument, version: VersionArgument = None, as_json:
     chosen = opened.version(version)
     item = opened.described([chosen], most_items=100_000)[0]
     if as_json:
-        from ecbm.keep.words import summary_words
-
         print_json({**item, "words": summary_words(item["summary"]), "current": opened.head == chosen.version})
         return
     from ecbm.keep.explain import explain
@@ -116,26 +123,28 @@ def diff(
     if as_json:
         print_json(result)
         return
-    console = Console()
     a, b = result["versions"]
     say(f"data: {result['data']['words']}")
-    table = Table(
-        "metric", f"version {a}", f"version {b}", "change", title=f"On {result['split']}", title_justify="left"
-    )
-    for name, (old, new) in result["metrics"].items():
-        table.add_row(name.replace("_", " "), figure(old), figure(new), _change(old, new))
-    console.print(table)
-    concepts = Table("concept", "accuracy", "", "predictions changed")
-    for name, row in result["concepts"].items():
-        if row["predictions_changed"] or row["accuracy"][0] != row["accuracy"][1]:
-            old, new = row["accuracy"]
-            concepts.add_row(escape(name), figure(old), figure(new), str(row["predictions_changed"]))
-    if concepts.row_count:
-        console.print(concepts)
+    rows = [
+        [name.replace("_", " "), figure(old), figure(new), _change(old, new)]
+        for name, (old, new) in result["metrics"].items()
+    ]
+    headers = ["metric", f"version {a}", f"version {b}", "change"]
+    print_table(headers, rows, title=f"On {result['split']}", drop=("change",))
+    rows = [
+        [name, *map(figure, row["accuracy"]), _change(*row["accuracy"]), str(row["predictions_changed"])]
+        for name, row in result["concepts"].items()
+        if row["predictions_changed"] or row["accuracy"][0] != row["accuracy"][1]
+    ]
+    if rows:
+        headers = ["concept", f"accuracy in {a}", f"in {b}", "change", "predictions changed"]
+        print_table(headers, rows, drop=("change", "predictions changed", f"accuracy in {a}"))
     changed = result["predictions"]
-    say(f"{changed['changed']} of {changed['samples']} class predictions differ")
+    say(f"{changed['changed']:,} of {counted(changed['samples'], 'class prediction')} differ")
     for item in changed["examples"]:
         say(f"  {item['id']}: {item['before']} → {item['after']}")
+    if changed["changed"] > len(changed["examples"]):
+        say(f"  … and {changed['changed'] - len(changed['examples']):,} more")
 
 
 def _change(old: float | None, new: float | None) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from ecbm.show.cli.common import JsonOption, print_json
+from ecbm.show.cli.common import JsonOption, print_json, say
+from ecbm.show.cli.describing import show_overview
+from ecbm.terminal import new_console
 
 __all__ = ["register"]
 
@@ -28,7 +28,7 @@ def demo(
     """Repair a model that learnt careless labels, compare with retraining, and write a page (about two minutes)."""
     from ecbm.show.demo import run_demo
 
-    result = run_demo(folder, Console(quiet=as_json), seed)
+    result = run_demo(folder, new_console(quiet=as_json), seed)
     if as_json:
         print_json(result)
 
@@ -40,34 +40,19 @@ def describe(
     image_size: Annotated[int | None, typer.Option(help="Resize pictures to this height and width.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read a dataset, check all of it (pictures too), and show what it holds."""
+    """Read a dataset, check all of it (pictures too), and show what it holds.
+
+    How many samples each class and split has, how often each concept is present and missing and in which class
+    most, and which concepts go together.
+    """
+    from ecbm.read.overview import overview
     from ecbm.read.tables import read_dataset
 
     size = (image_size, image_size) if image_size else None
     data = read_dataset(path, features=features, images=images, image_size=size)
-    known = ~data.concepts.isnan()
-    shares = data.concepts.nanmean(0).tolist()
-    missing = (1 - known.double().mean(0)).tolist()
-    concepts = {
-        name: {"mean": share, "missing": gone}
-        for name, share, gone in zip(data.concept_names, shares, missing, strict=True)
-    }
-    result: dict[str, Any] = {
-        "samples": len(data),
-        "splits": data.split_sizes,
-        "input_shape": list(data.inputs.shape),
-        "classes": {name: int((data.labels == index).sum()) for index, name in enumerate(data.class_names)},
-        "groups": {group: list(members) for group, members in data.groups.items()},
-        "concepts": concepts,
-        "fingerprint": data.fingerprint,
-    }
+    result = overview(data)
     if as_json:
         print_json(result)
         return
-    console = Console()
-    console.print(repr(data))
-    console.print(f"fingerprint {data.fingerprint}")
-    table = Table("concept", "mean", "missing", title="Concepts", title_justify="left")
-    for name, row in concepts.items():
-        table.add_row(name, f"{row['mean']:.3f}", f"{row['missing']:.1%}")
-    console.print(table)
+    say(repr(data), f"fingerprint {data.fingerprint}")
+    show_overview(result)

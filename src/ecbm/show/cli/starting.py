@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.show.cli.common import (
     AuthorOption,
     ExpectOption,
+    Interrupted,
     JsonOption,
     ReasonOption,
     WorkspaceArgument,
     print_json,
     say,
-    signed,
 )  # fmt: skip
+from ecbm.words import local_time, readable_size
 
 if TYPE_CHECKING:
     from ecbm.read.dataset import Dataset
-    from ecbm.train.recipe import Recipe
 
 __all__ = ["register"]
 
@@ -56,10 +52,8 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Start")(status)
 
 
-def _recipe(stored: dict[str, Any], given: dict[str, Any]) -> Recipe:
-    from ecbm.train.recipe import Recipe
-
-    return Recipe.from_dict(stored | {name: value for name, value in given.items() if value is not None})
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def init(
@@ -92,9 +86,9 @@ def init(
 
     The data is copied into it. Train next with 'ecbm train WORKSPACE'.
     """
-    from ecbm.keep.changing import adopt_model, create_workspace, shape_of
     from ecbm.keep.saving import load
-    from ecbm.train.backbones import resolve_backbone
+    from ecbm.keep.workspace import Workspace
+    from ecbm.train.recipe import Recipe
 
     if workspace.is_file() or (workspace.is_dir() and any(workspace.iterdir())):
         raise InputError(f"{workspace}: exists already and is not empty; give a new folder")
@@ -102,16 +96,12 @@ def init(
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
     }  # fmt: skip
-    recipe = _recipe({}, given)
+    recipe = Recipe(**_given(given))
     adopted = load(model) if model is not None else None
     dataset, source = _read(data, features, images, image_size, builtin, samples, seed or 0)
-    resolve_backbone(recipe, tuple(dataset.inputs.shape))
-    signature = signed(author, reason)
-    made = create_workspace(workspace, dataset, recipe, source=source, signature=signature)
-    if adopted is not None:
-        adopt_model(made, adopted, signature=signature)
-    shape = shape_of(dataset)
+    made = Workspace.create(workspace, dataset, recipe, model=adopted, source=source, reason=reason, author=author)
     if as_json:
+        shape = made.version().summary["shape"]
         print_json({"workspace": str(workspace), "version": made.head, **shape, "fingerprint": dataset.fingerprint})
         return
     say(f"made {workspace} with {dataset!r}")
@@ -167,8 +157,8 @@ def train(
 
     Options given here replace those given to 'ecbm init'. A training that was interrupted goes on where it stopped.
     """
-    from ecbm.keep.changing import train_model
     from ecbm.keep.workspace import Workspace
+    from ecbm.train.asked import TrainingInterrupted
     from ecbm.verify.evaluate import evaluate
 
     given = {
@@ -176,8 +166,11 @@ def train(
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
     }  # fmt: skip
     opened = Workspace(workspace)
-    recipe = _recipe(json.loads(opened.meta()["recipe"]), given)
-    version = train_model(opened, recipe, signature=signed(author, reason), expected=expect)
+    recipe = opened.recipe.replace(**_given(given))
+    try:
+        version = opened.train(recipe, reason=reason, author=author, expect=expect)
+    except TrainingInterrupted as stop:
+        raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
     data, model = opened.data(version), opened.model(version)
     split = next((name for name in ("val", "test", "train") if name in data.split_sizes), "train")
     metrics = {name: value for name, value in evaluate(model, data.split(split)).items() if name != "per_concept"}
@@ -220,9 +213,19 @@ def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(result)
         return
-    table = Table(show_header=False, box=None)
-    for name, value in result.items():
-        if value not in (None, ""):
-            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
-            table.add_row(name.replace("_", " "), escape(shown))
-    Console().print(table)
+    # Lines, not a table: the ledger's hash must be there whole, to be kept elsewhere.
+    size = readable_size(result.pop("bytes"))
+    shown = result | {"time": local_time(version.time), "size": size}
+    for name in ("splits", "input_shape", "can_undo", "can_redo", "trained"):
+        if name in shown:
+            shown[name] = _words(shown[name])
+    width = max(map(len, shown)) + 2
+    say(*(f"{name.replace('_', ' '):<{width}}{value}" for name, value in shown.items() if value not in (None, "")))
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {count:,}" for name, count in value.items())
+    if isinstance(value, list):
+        return " × ".join(map(str, value))
+    return "yes" if value else "no"

@@ -1,10 +1,10 @@
 """The concept head: k L2-regularised logistic regressions on shared features, solved in float64 to a gradient norm.
 
-Newton with conjugate gradients (:mod:`ecbm.train.heads.newton`). What makes it fast where a general optimiser is not:
-one preconditioner for all concepts, Hessian products in float32 for as long as that helps, and concepts that have
-converged leave the batch, so that the cost follows those that still move. scikit-learn's and SciPy's solvers do none
-of these: no shared preconditioner, no weights by (sample, concept), and a gradient tolerance that stops short of what
-a certificate needs.
+Newton with conjugate gradients (:mod:`ecbm.train.heads.newton`). What makes it fast where a general optimiser is
+not: one preconditioner for all concepts, Hessian products in float32 for as long as that helps, and concepts that
+have converged leave the batch, so that the cost follows those that still move. scikit-learn's and SciPy's solvers
+do none of these: no shared preconditioner, no weights by (sample, concept), and a gradient tolerance that stops
+short of what a certificate needs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _ConceptProblem(ConceptObjective):
     ) -> None:
         super().__init__(design, targets, weights, l2)
         self.basis, self.leading = basis, leading
-        self.rebuild = 0
+        self.rebuild = self.extra_work = 0
 
     def better_start(self, start: Tensor) -> tuple[Tensor, Tensor]:
         """Rows of ``start`` and their logits, or zeros where those are better.
@@ -57,9 +57,14 @@ class _ConceptProblem(ConceptObjective):
         """Build inverses within leading directions where they would cost less than what they save."""
         count = self.basis.felt(self.l2, _BUILT_IF_FELT, _MOST_BUILT)
         saved = (products_per_digit - _PRODUCTS_PER_DIGIT_WITH_LEADING) * digits_left
-        self.rebuild = count if saved > _LEADING_COST * count**2 / self.design.shape[1] else 0
+        self.rebuild = count if saved > self._price(count) else 0
+
+    def _price(self, count: int) -> float:
+        """What inverses within so many directions cost, in Hessian products."""
+        return _LEADING_COST * count**2 / self.design.shape[1]
 
     def _build(self, curvature: Tensor, rows: Tensor) -> None:
+        self.extra_work += round(self._price(self.rebuild) * len(rows))
         found = self.basis.leading_inverses(curvature, self.l2, self.rebuild)
         self.leading = found.new_zeros(self.shares.shape[1], *found.shape[1:])
         self.leading[rows] = found
@@ -122,6 +127,7 @@ def solve_concept_head(
         Kept :meth:`FeatureBasis.leading_inverses`, one a concept, for a start that is close.
     """
     problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading)
+    problem.extra_work = problem.basis.work if basis is None else 0
     first, logits = design.new_zeros(targets.shape[1], design.shape[1]), None
     if start is not None:
         first, logits = problem.better_start(start.double())

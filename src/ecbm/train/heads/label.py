@@ -44,7 +44,7 @@ class _LabelProblem(LabelObjective):
         self.single = design.float()
         self.small = fits_class_blocks(classes, design.shape[1])
         self.inverses: Tensor | None = None
-        self.rebuild = False
+        self.rebuild, self.extra_work = False, 0
         self._basis: FeatureBasis | None = None
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -62,6 +62,7 @@ class _LabelProblem(LabelObjective):
         p = torch.softmax(logits.to(dtype), 1)
         design = self.design if dtype == torch.float64 else self.single
         if self.small and self.rebuild:
+            self.extra_work += round(_BLOCKS_COST * self.design.shape[1] * logits.shape[1])
             self.inverses = invert_blocks(class_blocks(self.single, self.curvature(p.float())), self.l2)
             self.rebuild = False
 
@@ -76,7 +77,9 @@ class _LabelProblem(LabelObjective):
                 return apply_blocks(inverses, vector.float()).to(vector.dtype)
 
             return multiply, _apart(by_blocks, sizes, dtype)
-        self._basis = self._basis or FeatureBasis.of(self.design)
+        if self._basis is None:
+            self._basis = FeatureBasis.of(self.design)
+            self.extra_work += self._basis.work
         basis, diagonal = self._basis, self._basis.diagonal(self.curvature(p), self.l2)
         sizes = (1 / diagonal).mean(1)
         return multiply, _apart(lambda vector: basis.precondition(diagonal, vector), sizes, dtype)

@@ -17,8 +17,15 @@ from torch import Tensor
 from ecbm.errors import EcbmError
 
 __all__ = [
-    "ConvexSolution", "NewtonResult", "Problem", "Product", "Solved", "conjugate_gradients", "minimise", "solution_of",
-]  # fmt: skip
+    "ConvexSolution",
+    "NewtonResult",
+    "Problem",
+    "Product",
+    "Solved",
+    "conjugate_gradients",
+    "minimise",
+    "solution_of",
+]
 
 _MAX_NEWTON = 200
 _MAX_CG = 300
@@ -39,6 +46,8 @@ class Problem(Protocol):
 
     together: bool
     l2: float
+    extra_work: int
+    """What was built on the way to precondition, in the same unit as :attr:`NewtonResult.work`."""
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor) -> Tensor:
         """Gradient of the given rows, float64."""
@@ -270,4 +279,4 @@ def minimise(
             dtype, idle, stalled = torch.float64, 0, 0
         stalled = 0 if reached < 0.5 * best else stalled + (reached < 1e-9)
         best = min(best, reached)
-    return NewtonResult(parameters, gradient, logits, steps, products, work)
+    return NewtonResult(parameters, gradient, logits, steps, products, work + problem.extra_work)

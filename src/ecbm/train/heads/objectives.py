@@ -3,8 +3,8 @@
     J_C(W) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|W|²        z = X Wᵀ, X with a column of ones
     J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²
 
-(docs/method.md, "The objectives"). Given the features X and the bottleneck values b both are strictly convex. Solvers,
-influence steps, bounds and the certificate take their pieces from this file.
+(docs/method.md, "The objectives"). Given the features X and the bottleneck values b both are strictly convex.
+Solvers, influence steps, bounds and the certificate take their pieces from this file.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class LabelObjective:
         return self.shares.to(probabilities.dtype) * probabilities * (1 - probabilities)
 
     def slopes(self, logits: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the loss along a change of logits, one a class; their sums are the loss's."""
+        """First and second derivative of the loss along a change of logits, as sums over classes."""
         expected = torch.softmax(logits, 1).mul_(change)
         mean = expected.sum(1, keepdim=True)
         second = (self.shares * (change - mean) * expected).sum(0)

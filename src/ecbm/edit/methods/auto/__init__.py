@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from ecbm.edit.alignment import Alignment
-from ecbm.edit.methods.auto.cost import CostModel
-from ecbm.edit.methods.auto.ladder import climb
-from ecbm.edit.methods.auto.rungs import GradientSteps, Move
-from ecbm.edit.methods.auto.tail import LiveTail
 from ecbm.edit.methods.base import Options, Outcome
-from ecbm.edit.methods.exact import exact_edit
 from ecbm.edit.state import EditorState
 
-__all__ = ["MOVES", "auto_edit"]
-
-MOVES: tuple[Move, ...] = (LiveTail(), GradientSteps())
+__all__ = ["auto_edit"]
 
 
 def auto_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """On frozen features ``exact``; otherwise the exact heads, and then the backbone as far as the budget goes."""
     if state.model.recipe.is_linear:
+        from ecbm.edit.methods.exact import exact_edit
+
         return exact_edit(alignment, state, options)
+    from ecbm.edit.methods.auto.cost import CostModel
+    from ecbm.edit.methods.auto.ladder import climb
+    from ecbm.edit.methods.auto.moves import MOVES
+
     return climb(alignment, state, options, CostModel.of(alignment), MOVES)

@@ -24,8 +24,8 @@ from ecbm.train.model import ConceptBottleneck
 __all__ = ["CostModel", "forward_operations"]
 
 # A training step in forward passes over its batch, measured between 2.3 (convnet, 32 px) and 3.6 (mlp), and the
-# operations that calling a step is worth, which only tiny networks feel. Retraining and gradient steps are both counted
-# with them, so an error here only shifts the balance between gradient steps and solves of the heads.
+# operations that calling a step is worth, which only tiny networks feel. Retraining and gradient steps are both
+# counted with them, so an error here only shifts the balance between gradient steps and solves of the heads.
 _TRAINING_STEP = 3.3
 _CALL = 2e7
 # Operations that a written number is worth. Fitted on the time of convnet's blocks at 32 and 48 px, forward and training

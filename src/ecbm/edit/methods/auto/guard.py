@@ -31,8 +31,8 @@ class Rung:
         weights have no scale, and theirs grows by itself.
     wrong
         For every known concept label of the validation split, whether it is predicted wrongly. Errors and not the
-        loss: exactly solved heads are surer of themselves on a better backbone, and the loss would charge the backbone
-        for it.
+        loss: exactly solved heads are surer of themselves on a better backbone, and the loss would charge the
+        backbone for it.
     """
 
     name: str
@@ -66,7 +66,7 @@ def judge(
     settings: dict[str, Any],
     work: float,
 ) -> Rung:
-    """A solved model with its figures; ``validation`` are features of the edited validation samples, if there are."""
+    """A solved model with its figures; ``validation`` are features of the edited validation samples, if any."""
     model, terms = solved.model, alignment.terms_after
     data_term = float(concept_losses(solved.logits, terms.targets, terms.weights).sum()) / len(solved.logits)
     head = 0.5 * model.recipe.concept_regularisation * float(rows_of(model.concept_head).square().sum())

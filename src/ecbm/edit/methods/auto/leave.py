@@ -78,7 +78,7 @@ def _wandering(state: EditorState) -> float:
 
 def _maps(state: EditorState, cut: Cut, split: str) -> Maps:
     if cut.name:
-        return state.maps(cut, split)
+        return state.maps.of(cut, split)
     return FreshMaps(cut.front, state.data.split(split).inputs)
 
 

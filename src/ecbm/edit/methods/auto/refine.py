@@ -64,8 +64,8 @@ def refine(
     """Adam on the edited J'_C from ``model``; returns backbone and concept head, and the steps that were made.
 
     BatchNorm stays in evaluation mode with frozen statistics. The learning rate rises to the one given in the first
-    tenth (Adam's first steps are all sign and no size) and then falls to zero, so that the last steps average rather
-    than wander. With a ``deadline`` of the monotonic clock it may end before ``steps``.
+    tenth (Adam's first steps are all sign and no size) and then falls to zero, so that the last steps average
+    rather than wander. With a ``deadline`` of the monotonic clock it may end before ``steps``.
     """
     recipe, terms, count = model.recipe, alignment.terms_after, alignment.samples.after
     part = concept_part(model).eval()

@@ -53,7 +53,7 @@ class LiveTail:
         part = concept_part(model)
         cut = cuts_of(part.backbone)[place]
         recipe, terms = model.recipe, alignment.terms_after
-        maps = ladder.state.edited_maps(alignment, cut, "train")
+        maps = ladder.state.maps.carried(alignment, cut, "train")
         rows = _order(cost.samples, recipe.seed, 0)[:_AXES_SAMPLE]
         network = ConceptTail(cut.tail, part.concept_head)
         axes = fit_axes(network, maps.take(rows), terms.weights[rows], cost.batch, recipe.seed)
@@ -66,7 +66,7 @@ class LiveTail:
         design = tail_design(cut, maps, shape)
         validation = None
         if "val" in alignment.edited.split_sizes:
-            validation = tail_design(cut, ladder.state.edited_maps(alignment, cut, "val"), shape)
+            validation = tail_design(cut, ladder.state.maps.carried(alignment, cut, "val"), shape)
         settings = {"cut": cut.name, "steps": done, "learning_rate": rate, "layers_in_axes": len(axes)}
         if not maps.exact:
             settings["maps"] = "float16"

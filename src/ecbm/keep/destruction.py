@@ -1,9 +1,8 @@
-"""Erasure: samples leave the model, and then everything that is kept.
+"""Destruction of bytes: what an erasure has left in files and free pages.
 
-One transaction makes the new version the only one whose arrays exist and destroys the ledger details that speak of
-the samples. Then the files that no version uses any more are overwritten and removed, and SQLite's file is rebuilt
-(VACUUM) so that no free page holds an old row. A process that dies in between leaves the mark ``erasing``; whoever
-comes next finishes the work (:func:`finish_erasure`).
+Files that no version uses any more are overwritten and removed, and SQLite's file is rebuilt (VACUUM) so that no
+free page holds an old row. A process that dies in between leaves the mark ``erasing``; whoever comes next finishes
+the work.
 """
 
 from __future__ import annotations
@@ -45,6 +44,6 @@ def finish_erasure(folder: Path, connection: sqlite3.Connection) -> bool:
             f"{folder}: the erasure is recorded, but another process is reading the workspace and old pages are "
             "still in its log; close it and run 'ecbm check', which finishes the erasure"
         )
-    with database.transaction(connection):
+    with database.atomically(connection):
         connection.execute("DELETE FROM meta WHERE name = 'erasing'")
     return True

@@ -19,10 +19,10 @@ from ecbm.curvature.accumulate import Accumulator
 from ecbm.curvature.store import read_file, write_file
 from ecbm.errors import InputError
 
-__all__ = ["Checkpoint"]
+__all__ = ["FitCheckpoint"]
 
 
-class Checkpoint:
+class FitCheckpoint:
     """State of one fit in a folder.
 
     Parameters

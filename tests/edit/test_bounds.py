@@ -20,8 +20,7 @@ from ecbm.edit.bounds import (
     label_bound,
     label_hessian_lipschitz,
 )
-from kit import concept_objective, label_objective
-from kit import newton_logistic, newton_multinomial
+from kit import concept_objective, label_objective, newton_logistic, newton_multinomial
 
 LEVELS = ("labels", "removed", "added", "weights")
 

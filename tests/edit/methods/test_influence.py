@@ -13,9 +13,8 @@ from ecbm.edit.alignment import align
 from ecbm.edit.carry import carry
 from ecbm.train import stages
 from ecbm.train.heads.objectives import with_ones
-from kit import concept_objective, label_objective
 from ecbm.train.model import ConceptBottleneck
-from kit import tabular
+from kit import concept_objective, label_objective, tabular
 
 # Enough samples that one of them is a small edit.
 DATA = tabular(300, 4, missing=0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 
@@ -13,14 +14,13 @@ from hypothesis import strategies as st
 
 import ecbm
 from ecbm.edit import carry
+from ecbm.edit.alignment import align
 from ecbm.edit.certificate import Certificate, certify, spectral_bound
 from ecbm.edit.report import _design_norm
-from ecbm.edit.alignment import align
 from ecbm.train import stages
 from ecbm.train.heads.objectives import with_ones
-from kit import concept_objective, label_objective
 from ecbm.train.model import ConceptBottleneck
-from kit import newton_logistic, newton_multinomial, tabular
+from kit import concept_objective, label_objective, newton_logistic, newton_multinomial, tabular
 
 DATA = tabular(40, 3, concepts=("round", "red", "big"), missing=0.1)
 VALIDATION = DATA.split("val")
@@ -172,3 +172,38 @@ def test_the_norm_of_the_edited_features_is_an_upper_bound(wide: bool) -> None:
             assert true <= bound <= 2 * float(design.norm())
         else:
             assert true <= spectral_bound(design) <= true * (1 + 1e-8)
+
+
+@pytest.mark.parametrize("broken", ["gradient", "sizes", "bottleneck", "label gradient", "validation", "head"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_number_that_is_not_finite_proves_nothing(broken: str, value: float) -> None:
+    model = copy.deepcopy(optimum("logits", "sequential"))
+    design, read = design_of(model, DATA), read_by(model)
+    parts = {
+        "gradient": torch.zeros(3, design.shape[1]).double(),
+        "sizes": design.norm(dim=1),
+        "bottleneck": read,
+        "label gradient": torch.zeros(1).double(),
+        "validation": with_ones(stages.extract_features(model.backbone, VALIDATION.inputs)),
+        "head": model.concept_head.weight.data,
+    }
+    parts[broken].view(-1)[0] = value
+    labels, norm = DATA.split("train").labels, float(parts["label gradient"])
+    bound = certify(
+        model,
+        parts["sizes"],
+        parts["gradient"],
+        parts["bottleneck"],
+        labels,
+        norm,
+        parts["validation"],
+        "both heads",
+    )
+    assert bound.class_predictions_that_could_differ == len(VALIDATION)
+    assert bound.concept_predictions_that_could_differ == 3 * len(VALIDATION)
+    assert bound.concept_distance == bound.label_distance == math.inf
+
+
+def test_a_spectral_bound_of_what_is_not_finite_is_infinite() -> None:
+    assert spectral_bound(torch.full((5, 2), math.nan).double()) == math.inf
+    assert spectral_bound(torch.full((5, 2), 1e300, dtype=torch.float64)) == math.inf

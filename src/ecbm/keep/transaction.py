@@ -1,4 +1,4 @@
-"""A change of a workspace: one transaction that makes files visible which are already safe on disk."""
+"""An open transaction on a workspace: it makes files visible, all at once, which are already safe on disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ecbm.keep.ledger import Detail, canonical
 from ecbm.keep.lock import exclusive
 from ecbm.keep.objects import ObjectStore, digest_of
 
-__all__ = ["Change", "MovedOnError", "NewVersion", "begin", "recover"]
+__all__ = ["MovedOnError", "NewVersion", "Transaction", "begin", "recover"]
 
 LOCK = "lock"
 
@@ -36,7 +36,7 @@ class NewVersion:
     facts: dict[str, str]
 
 
-class Change:
+class Transaction:
     """An open change. Arrays are put first; then exactly one of the committing methods is called."""
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
@@ -92,7 +92,7 @@ class Change:
 
     def commit_version(self, new: NewVersion, details: Sequence[Detail]) -> int:
         """Commit a new version; returns its number."""
-        with database.transaction(self.connection):
+        with database.atomically(self.connection):
             self.record_objects()
             return self.insert_version(new, details)
 
@@ -114,7 +114,7 @@ def recover(folder: Path, connection: sqlite3.Connection) -> bool:
     """Finish or undo what a dead process has left; returns whether there was any. The caller holds the lock."""
     if not database.changing_mark(folder).exists():
         return False
-    from ecbm.keep.erasing import finish_erasure
+    from ecbm.keep.destruction import finish_erasure
 
     finish_erasure(folder, connection)
     store = ObjectStore(folder)
@@ -125,7 +125,7 @@ def recover(folder: Path, connection: sqlite3.Connection) -> bool:
 
 
 @contextmanager
-def begin(folder: Path, expected: int | None = None, *, any_head: bool = False) -> Iterator[Change]:
+def begin(folder: Path, expected: int | None = None, *, any_head: bool = False) -> Iterator[Transaction]:
     """Open a change: take the lock, tidy up after the dead, and refuse if the model has moved on.
 
     Parameters
@@ -145,14 +145,14 @@ def begin(folder: Path, expected: int | None = None, *, any_head: bool = False) 
         try:
             connection = database.connect(folder)
             recover(folder, connection)
-            change = Change(folder, connection)
-            if not any_head and change.head != expected:
-                raise moved_on(connection, expected, change.head)
+            opened = Transaction(folder, connection)
+            if not any_head and opened.head != expected:
+                raise moved_on(connection, expected, opened.head)
             if not mark.exists():
                 durable.write_new(mark, b"")
                 durable.flush_folder(folder)
             committed = connection.total_changes
-            yield change
+            yield opened
             if connection.total_changes != committed:
                 _seal_quietly(folder, connection)
             else:

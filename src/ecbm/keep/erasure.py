@@ -1,11 +1,15 @@
-"""``erase_samples``: the model without some samples, and nothing kept that holds them."""
+"""Erasure, decided and committed: samples leave the model, and then everything that is kept.
+
+One transaction makes the new version the only one whose arrays exist and destroys the ledger details that speak of
+the samples. Then the bytes that nothing refers to any more are destroyed (:mod:`ecbm.keep.destruction`).
+"""
 
 from __future__ import annotations
 
 import json
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +18,20 @@ import torch
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.errors import InputError, unknown_name
-from ecbm.keep import change, database, durable
-from ecbm.keep.change import Change, NewVersion
-from ecbm.keep.changing import shape_of
-from ecbm.keep.datasets import known_ids, rewrite_dataset
-from ecbm.keep.erase_names import digests_in, names, texts_in
-from ecbm.keep.erasing import finish_erasure
+from ecbm.keep import database, durable, transaction
+from ecbm.keep.actions import shape_of
+from ecbm.keep.destruction import finish_erasure
+from ecbm.keep.environment import computed
 from ecbm.keep.ledger import Detail, canonical, now
-from ecbm.keep.models import store_model
+from ecbm.keep.naming import digests_in, names, texts_in
 from ecbm.keep.plain import plain
-from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep.records import erased
+from ecbm.keep.signature import Signature, start_from
+from ecbm.keep.stored_datasets import known_ids, rewrite_dataset
+from ecbm.keep.stored_models import store_model
+from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.words import counted, summary_of
-from ecbm.keep.workspace import Workspace, erased
+from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck, Provenance
 from ecbm.train.train import train
@@ -38,26 +44,13 @@ METHODS = ("auto", "exact", "retrain")
 def erase_samples(
     workspace: Workspace,
     ids: Sequence[str],
-    method: str = "auto",
+    method: str,
+    options: Mapping[str, Any],
     *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-    **options: Any,
+    signature: Signature,
+    expected: int | None,
 ) -> dict[str, Any]:
-    """Erase samples from the model and from everything the workspace keeps. It cannot be undone.
-
-    Parameters
-    ----------
-    ids
-        Samples of any split, also such that an earlier edit has removed.
-    method
-        ``"auto"``, ``"exact"`` or ``"retrain"``.
-
-    Returns
-    -------
-    dict
-        ``version``, ``erased`` (how many), ``report``, ``not_reached`` (what lies outside the workspace).
-    """
+    """:meth:`ecbm.Workspace.erase`."""
     if method not in METHODS:
         raise unknown_name("method for an erasure", method, METHODS)
     version = workspace.version()
@@ -81,11 +74,12 @@ def erase_samples(
         facts["model"] = edited.fingerprint
     outside = _not_reached(workspace, edited, report)
     summary = summary_of(report, f"erased {counted(len(wanted), 'sample')}") | {"shape": shape_of(after)}
-    with change.begin(workspace.folder, version.version) as opened:
+    with transaction.begin(workspace.folder, version.version) as opened:
         manifest = rewrite_dataset(version.data, after, opened.objects, opened.put, forget=wanted)
         stored = None if edited is None else store_model(edited, opened.put)
         new = NewVersion("erase", version.version, stored, manifest, summary, facts)
-        details = [*signed, Detail("report", _without_figures(report))]
+        how = computed({"method": method, **options})
+        details = [*signed, *how, Detail("report", _without_figures(report))]
         number = _commit(opened, new, details, [*wanted, *dropped], len(wanted))
         finish_erasure(workspace.folder, opened.connection)
     return {"version": number, "erased": len(wanted), "report": report, "not_reached": outside}
@@ -113,7 +107,7 @@ def _check_reason(signature: Signature, wanted: Sequence[str]) -> None:
 
 
 def _without(
-    data: Dataset, model: ConceptBottleneck | None, ids: Sequence[str], method: str, options: dict[str, Any]
+    data: Dataset, model: ConceptBottleneck | None, ids: Sequence[str], method: str, options: Mapping[str, Any]
 ) -> tuple[Dataset, ConceptBottleneck | None, dict[str, Any], list[str]]:
     """Data and model without the samples, the report, and names of classes or concepts that went with them."""
     present = [name for name in ids if name in data.rows_by_id]
@@ -205,9 +199,9 @@ def _not_reached(workspace: Workspace, model: ConceptBottleneck | None, report: 
     return words
 
 
-def _commit(opened: Change, new: NewVersion, details: list[Detail], words: Sequence[str], count: int) -> int:
+def _commit(opened: Transaction, new: NewVersion, details: list[Detail], words: Sequence[str], count: int) -> int:
     connection = opened.connection
-    with database.transaction(connection):
+    with database.atomically(connection):
         opened.record_objects()
         destroyed = _destroy_details(connection, words)
         durable.step("sqlite update", "versions")
@@ -228,7 +222,7 @@ def _commit(opened: Change, new: NewVersion, details: list[Detail], words: Seque
     return number
 
 
-def _forget_in_recipe(opened: Change, words: Sequence[str]) -> None:
+def _forget_in_recipe(opened: Transaction, words: Sequence[str]) -> None:
     """Positive weights are given by concept name; those of a concept that is gone go too."""
     recipe = json.loads(opened.connection.execute("SELECT value FROM meta WHERE name = 'recipe'").fetchone()[0])
     if isinstance(recipe.get("pos_weight"), dict):

@@ -13,12 +13,6 @@ from workspace_kit import EDITS, RECIPE, bytes_of, rows, small_data, trained_wor
 
 import ecbm
 from ecbm.keep import durable
-from ecbm.keep.changing import create_workspace, edit_model, train_model
-from ecbm.keep.checking import check_workspace
-from ecbm.keep.erase import erase_samples
-from ecbm.keep.exporting import export_version
-from ecbm.keep.history import redo, undo
-from ecbm.keep.signature import Signature
 from ecbm.keep.workspace import Workspace
 from kit import pictures, tabular
 
@@ -51,7 +45,7 @@ def canary_data(class_canary: bool = False) -> ecbm.Dataset:
     x = data.x.clone()
     x[1] = float(FEATURE)
     concepts, labels = data.concepts.clone(), data.labels.clone()
-    concepts[1, :] = SOFT
+    concepts[1, :], concepts[1, data.concept_index("round")] = SOFT, 0.0
     classes = list(data.class_names)
     if class_canary:
         classes.append(f"class {CANARY}")
@@ -63,17 +57,15 @@ def canary_data(class_canary: bool = False) -> ecbm.Dataset:
 
 def busy_workspace(folder, data):
     """A workspace in which the canary went through everything."""
-    made = create_workspace(folder, data, RECIPE, source=f"/data/{CANARY}.csv")
-    train_model(made, RECIPE)
-    edit_model(
-        made, ecbm.Edit(correct_concepts=[(CANARY, "round", SOFT)]), signature=Signature("a", f"for {CANARY}")
-    )
-    edit_model(made, ecbm.Edit(correct_labels=[(CANARY, "crow"), ("s4", "crow")]))
-    edit_model(made, ecbm.Edit(add_concepts={"new": {CANARY: SOFT, **{f"s{i}": i % 2 for i in range(20, 30)}}}))
-    undo(made)
-    redo(made)
-    undo(made)
-    export_version(made, folder / "exports" / "one")
+    made = Workspace.create(folder, data, RECIPE, source=f"/data/{CANARY}.csv")
+    made.train(RECIPE)
+    made.edit(ecbm.Edit(correct_concepts=[(CANARY, "round", SOFT)]), author="a", reason=f"for {CANARY}")
+    made.edit(ecbm.Edit(correct_labels=[(CANARY, "crow"), ("s4", "crow")]))
+    made.edit(ecbm.Edit(add_concepts={"new": {CANARY: SOFT, **{f"s{i}": i % 2 for i in range(20, 30)}}}))
+    made.undo()
+    made.redo()
+    made.undo()
+    made.export(folder / "exports" / "one")
     (folder / "thumbnails").mkdir()
     (folder / "thumbnails" / f"{CANARY}.png").write_bytes(CANARY.encode())
     (folder / "cache").mkdir(exist_ok=True)
@@ -86,10 +78,10 @@ def test_no_byte_of_the_erased_is_left(tmp_path):
     made = busy_workspace(tmp_path / "w", canary_data())
     assert hits(made.folder, *needles())
     weights = made.version(1).model["parts"]["concept_head"]
-    result = erase_samples(made, [CANARY], signature=Signature("dpo", "consent withdrawn"))
+    result = made.erase([CANARY], author="dpo", reason="consent withdrawn")
     assert hits(made.folder, *needles()) == []
     assert not made.store.path(weights).exists()
-    assert check_workspace(made.folder) == {
+    assert made.check() == {
         "ok": True, "problems": [], "notes": [], "checked": {"versions": 6, "ledger_entries": 10, "files": 8},
     }  # fmt: skip
     assert result["erased"] == 1
@@ -103,7 +95,7 @@ def test_the_erased_model_is_the_one_without_the_sample(tmp_path):
     made = busy_workspace(tmp_path / "w", data)
     current = made.data()
     wanted = ecbm.Editor(made.model(), current).apply(ecbm.Edit(remove_samples=[CANARY]))
-    erase_samples(made, [CANARY])
+    made.erase([CANARY])
     assert made.model().fingerprint == wanted.model.fingerprint
     assert made.data() == wanted.data
     assert set(made.model().provenance.training) <= {"seconds", "deep_seconds"}
@@ -111,19 +103,19 @@ def test_the_erased_model_is_the_one_without_the_sample(tmp_path):
 
 def test_earlier_versions_are_gone_for_good(tmp_path):
     made = busy_workspace(tmp_path / "w", canary_data())
-    erase_samples(made, [CANARY])
+    made.erase([CANARY])
     with pytest.raises(ecbm.InputError, match="destroyed for good"):
-        undo(made)
+        made.undo()
     with pytest.raises(ecbm.InputError, match="destroyed by an erasure"):
         made.model(1)
     with pytest.raises(ecbm.InputError, match="nothing to redo"):
-        redo(made)
+        made.redo()
     with pytest.raises(ecbm.InputError, match="unknown sample id"):
-        erase_samples(made, [CANARY])
+        made.erase([CANARY])
     item = made.described([made.version(3)])[0]
     assert item["report"]["destroyed_by_erasure"]
     assert item["edit"] == {"correct_labels": [{"id": "s4", "label": "crow"}]}
-    assert edit_model(made, EDITS["class labels"]())[0] == made.head
+    assert made.edit(EDITS["class labels"]())[0] == made.head
 
 
 def test_nothing_in_the_records_tells_whose_record_it_was(tmp_path):
@@ -131,25 +123,25 @@ def test_nothing_in_the_records_tells_whose_record_it_was(tmp_path):
     made = busy_workspace(tmp_path / "w", canary_data())
     old = {made.data(v).fingerprint for v in range(5)} | {made.model(v).fingerprint for v in range(1, 5)}
     old |= {digest for (digest,) in rows(made.folder, "SELECT digest FROM objects")}
-    erase_samples(made, [CANARY])
+    made.erase([CANARY])
     kept = {digest for (digest,) in rows(made.folder, "SELECT digest FROM objects")}
     assert hits(made.folder, *(digest.encode() for digest in old - kept)) == []
 
 
 def test_a_sample_that_was_removed_before_is_erased_from_history(tmp_path):
     made = busy_workspace(tmp_path / "w", canary_data())
-    edit_model(made, ecbm.Edit(remove_samples=[CANARY]))
+    made.edit(ecbm.Edit(remove_samples=[CANARY]))
     model = made.model().fingerprint
-    erase_samples(made, [CANARY])
+    made.erase([CANARY])
     assert hits(made.folder, *needles()) == []
     assert made.model().fingerprint == model
-    assert check_workspace(made.folder)["ok"]
+    assert made.check()["ok"]
 
 
 def test_a_class_that_only_the_erased_had_goes_too(tmp_path):
-    made = create_workspace(tmp_path / "w", canary_data(class_canary=True), RECIPE)
-    train_model(made, RECIPE)
-    result = erase_samples(made, [CANARY])
+    made = Workspace.create(tmp_path / "w", canary_data(class_canary=True), RECIPE)
+    made.train(RECIPE)
+    result = made.erase([CANARY])
     assert hits(made.folder, *needles()) == []
     assert made.model().class_names == small_data().class_names
     assert result["report"]["method"] == "retrain"
@@ -157,15 +149,15 @@ def test_a_class_that_only_the_erased_had_goes_too(tmp_path):
 
 def test_samples_of_any_split_and_without_a_model(tmp_path):
     data = canary_data()
-    made = create_workspace(tmp_path / "w", data, RECIPE)
-    erase_samples(made, [CANARY])
+    made = Workspace.create(tmp_path / "w", data, RECIPE)
+    made.erase([CANARY])
     assert hits(made.folder, *needles()) == []
-    train_model(made, RECIPE)
+    made.train(RECIPE)
     for split in ("val", "test"):
         sample = made.data().split(split).ids[0]
-        erase_samples(made, [sample])
+        made.erase([sample])
         assert sample not in made.data().ids
-    assert check_workspace(made.folder)["ok"]
+    assert made.check()["ok"]
 
 
 def test_pictures_and_what_is_written_in_them(tmp_path):
@@ -177,23 +169,21 @@ def test_pictures_and_what_is_written_in_them(tmp_path):
     names = {line.split(",")[0]: line.split(",")[3] for line in (folder / "samples.csv").read_text().splitlines()}
     Image.open(folder / names[first]).save(folder / names[first], pnginfo=notes)
     for source in (ecbm.read_dataset(folder), drawn):
-        made = create_workspace(tmp_path / f"w{type(source.inputs).__name__}", source)
+        made = Workspace.create(tmp_path / f"w{type(source.inputs).__name__}", source)
         pixels = source.inputs.raw([source.row(first)])[0].numpy().tobytes()
         encoded = io.BytesIO()
         Image.fromarray(source.inputs.raw([source.row(first)])[0].permute(1, 2, 0).numpy()).save(encoded, "PNG")
         assert hits(made.folder, CANARY.encode(), pixels[:64])
-        erase_samples(made, [first])
+        made.erase([first])
         assert hits(made.folder, CANARY.encode(), pixels[:64], first.encode()) == []
-        assert check_workspace(made.folder)["ok"]
+        assert made.check()["ok"]
         assert torch.equal(made.data().x, source.select([r for r, i in enumerate(source.ids) if i != first]).x)
 
 
 def test_ids_that_are_parts_of_others(tmp_path):
     made = trained_workspace(tmp_path / "w")
-    edit_model(
-        made, ecbm.Edit(correct_labels=[("s1", "crow"), ("s10", "crow")]), signature=Signature("a", "s10 and s11")
-    )
-    erase_samples(made, ["s1"])
+    made.edit(ecbm.Edit(correct_labels=[("s1", "crow"), ("s10", "crow")]), author="a", reason="s10 and s11")
+    made.erase(["s1"])
     item = made.described([made.version(2)])[0]
     assert item["edit"] == {"correct_labels": [{"id": "s10", "label": "crow"}]}
     assert item["reason"] == "s10 and s11"
@@ -203,13 +193,13 @@ def test_a_reason_that_names_the_sample_is_refused(tmp_path):
     made = trained_workspace(tmp_path / "w")
     before = bytes_of(made.folder)
     with pytest.raises(ecbm.InputError, match="without the id"):
-        erase_samples(made, ["s1"], signature=Signature("a", "s1 asked for it"))
+        made.erase(["s1"], author="a", reason="s1 asked for it")
     with pytest.raises(ecbm.InputError, match="unknown sample id"):
-        erase_samples(made, ["s1", "nobody"])
+        made.erase(["s1", "nobody"])
     with pytest.raises(ecbm.InputError, match="method"):
-        erase_samples(made, ["s1"], "ekfac")
+        made.erase(["s1"], "ekfac")
     with pytest.raises(ecbm.InputError, match="no ids"):
-        erase_samples(made, [])
+        made.erase([])
     assert bytes_of(made.folder) == before
 
 
@@ -227,20 +217,20 @@ def test_an_erasure_that_was_interrupted_is_finished_by_the_next_command(tmp_pat
     durable.watch(stop)
     try:
         with pytest.raises(OSError, match="stopped"):
-            erase_samples(made, [CANARY])
+            made.erase([CANARY])
     finally:
         durable.watch(None)
     assert hits(made.folder, *needles())
-    assert check_workspace(made.folder)["ok"]
+    assert made.check()["ok"]
     assert hits(made.folder, *needles()) == []
     assert made.version().kind == "erase"
 
 
 def test_exports_elsewhere_are_named(tmp_path):
     made = trained_workspace(tmp_path / "w")
-    export_version(made, tmp_path / "w2")
-    export_version(made, tmp_path / "w" / "exports" / "one")
-    found = erase_samples(made, ["s1"])["not_reached"]
+    made.export(tmp_path / "w2")
+    made.export(tmp_path / "w" / "exports" / "one")
+    found = made.erase(["s1"])["not_reached"]
     assert f"a copy exported to {tmp_path / 'w2'}" in found
     assert not any(str(tmp_path / "w" / "exports") in words for words in found)
     assert (tmp_path / "w2").exists()
@@ -254,18 +244,18 @@ def test_a_reader_in_the_way_delays_the_destruction_but_does_not_lose_it(tmp_pat
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM ledger").fetchone()
     with pytest.raises(ecbm.EcbmError, match="ecbm check"):
-        erase_samples(made, [CANARY])
+        made.erase([CANARY])
     reader.close()
-    assert check_workspace(made.folder)["ok"]
+    assert made.check()["ok"]
     assert hits(made.folder, *needles()) == []
 
 
 def test_what_stays_is_unharmed(tmp_path):
     data = tabular(9000, 300)
-    made = create_workspace(tmp_path / "w", data, RECIPE)
+    made = Workspace.create(tmp_path / "w", data, RECIPE)
     chunks = made.version().data["chunks"]
     assert len(chunks) > 2
-    erase_samples(made, ["s5"])
+    made.erase(["s5"])
     after = made.version().data["chunks"]
     assert after[1:] == chunks[1:]
     assert made.data() == data.select([row for row in range(len(data)) if row != 5])
@@ -278,31 +268,31 @@ def test_the_last_of_a_class_or_of_a_split(tmp_path):
     labels = data.labels.clone()
     labels[labels == 2] = 0
     labels[[1, 35]] = 2  # one crow to train on, one to test
-    made = create_workspace(tmp_path / "w", data.replace(splits=splits, labels=labels), RECIPE)
-    train_model(made, RECIPE)
+    made = Workspace.create(tmp_path / "w", data.replace(splits=splits, labels=labels), RECIPE)
+    made.train(RECIPE)
     before = bytes_of(made.folder)
     with pytest.raises(ecbm.InputError, match=r"'crow' would be left without a training sample.*1 other sample"):
-        erase_samples(made, ["s1"])
+        made.erase(["s1"])
     with pytest.raises(ecbm.InputError, match="delete the workspace"):
-        erase_samples(made, made.data().split("train").ids)
+        made.erase(made.data().split("train").ids)
     assert bytes_of(made.folder) == before
-    assert erase_samples(made, ["s1", "s35"])["report"]["method"] == "retrain"
+    assert made.erase(["s1", "s35"])["report"]["method"] == "retrain"
     assert made.model().class_names == ("finch", "wren")
     assert "val" in made.data().splits
-    assert erase_samples(made, ["s0"])["report"]["method"] == "retrain"
+    assert made.erase(["s0"])["report"]["method"] == "retrain"
     assert "val" not in made.data().splits
-    assert check_workspace(made.folder)["ok"]
+    assert made.check()["ok"]
 
 
 def test_what_an_erasure_leaves_of_old_versions_is_still_guarded(tmp_path):
     made = trained_workspace(tmp_path / "w")
-    edit_model(made, EDITS["class labels"]())
-    erase_samples(made, ["s1"])
+    made.edit(EDITS["class labels"]())
+    made.erase(["s1"])
     connection = sqlite3.connect(made.folder / "records.sqlite")
     connection.execute(
         "UPDATE versions SET summary = replace(summary, 'corrected 2', 'corrected 3') WHERE version = 2"
     )
     connection.commit()
     connection.close()
-    problems = [item["problem"] for item in check_workspace(made.folder, repair=True)["problems"]]
+    problems = [item["problem"] for item in made.check(repair=True)["problems"]]
     assert any("version 2: its record differs from the ledger" in text for text in problems)

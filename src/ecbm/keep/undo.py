@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from ecbm.errors import InputError
-from ecbm.keep import change, database, durable, ledger
-from ecbm.keep.signature import UNSIGNED, Signature, start_from
+from ecbm.keep import database, durable, ledger, transaction
+from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.workspace import Workspace
 
 __all__ = ["redo", "undo"]
 
 
-def undo(
-    workspace: Workspace,
-    *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-) -> int:
-    """Make the parent of the current version the current one; returns its number."""
+def undo(workspace: Workspace, *, signature: Signature, expected: int | None) -> int:
+    """:meth:`ecbm.Workspace.undo`."""
     version = workspace.version()
     start_from(version.version, expected)
     if version.kind == "erase":
@@ -29,13 +24,8 @@ def undo(
     return _move(workspace, "undo", version.version, target.version, signature)
 
 
-def redo(
-    workspace: Workspace,
-    *,
-    signature: Signature = UNSIGNED,
-    expected: int | None = None,
-) -> int:
-    """Take the last undo back; returns the version that is then the current one."""
+def redo(workspace: Workspace, *, signature: Signature, expected: int | None) -> int:
+    """:meth:`ecbm.Workspace.redo`."""
     head = workspace.head
     start_from(head, expected)
     with database.reading(workspace.folder) as connection:
@@ -47,7 +37,7 @@ def redo(
 
 def _move(workspace: Workspace, kind: str, head: int, target: int, signature: Signature) -> int:
     signed = signature.details()
-    with change.begin(workspace.folder, head) as opened, database.transaction(opened.connection):
+    with transaction.begin(workspace.folder, head) as opened, database.atomically(opened.connection):
         public = {"kind": kind, "version": target, "from": head, "head": target, "time": ledger.now()}
         ledger.append(opened.connection, public, signed)
         durable.step("sqlite update", "head")

@@ -12,12 +12,11 @@ from edit_kit import LEVELS, edit_of, spare
 from torch import nn
 
 import ecbm
-from ecbm.edit.report import json_ready
 from ecbm.edit.carry import restandardise
+from ecbm.edit.report import json_ready
 from ecbm.train.heads.objectives import with_ones
-from kit import concept_objective
 from ecbm.train.terms import concept_terms
-from kit import tabular
+from kit import concept_objective, tabular
 
 DATA = tabular(60, missing=0.05)
 BIRDS = ecbm.datasets.birds(n=80, size=24)
@@ -228,3 +227,46 @@ def test_edits_on_edits() -> None:
         check_report(result.report, method)
         now = now.follow(result)
     assert len(now.data) == len(DATA) - 5
+
+
+@pytest.mark.parametrize("level", ["correct concepts", "add concepts", "remove samples"])
+def test_a_step_that_leaves_all_numbers_is_reported_and_proves_nothing(level: str) -> None:
+    """Every layer makes the whole correction: forty of them go beyond float32."""
+    torch.manual_seed(0)
+    data, width, layers = tabular(200, missing=0.05), 6, list[nn.Module]()
+    for _ in range(40):
+        layers += [nn.Linear(width, 32), nn.ReLU()]
+        nn.init.orthogonal_(layers[-2].weight, math.sqrt(2))
+        width = 32
+    recipe = ecbm.Recipe(backbone=nn.Sequential(*layers), epochs=2, concept_l2=1e-6, learning_rate=1e-3)
+    report = ecbm.Editor(ecbm.train(data, recipe), data).apply(edit_of(level, data, 9), "ekfac", damping=0.0).report
+    json.dumps(report, allow_nan=False)
+    if level == "correct concepts":
+        assert report["objective"]["after"]["concepts"] is None
+    if report["objective"]["after"]["concepts"] is None:
+        certificate = report["certificate"]
+        assert certificate["class_predictions_that_could_differ"] == certificate["validation_samples"]
+        assert certificate["concept_distance"] is None
+        assert "got worse" in report["warning"]
+
+
+def test_the_label_heads_curvature_is_an_option_of_its_own() -> None:
+    editor = ecbm.Editor(ecbm.train(DATA, ecbm.Recipe(backbone="linear")), DATA)
+    edit = edit_of("correct concepts", DATA, 2)
+    default, zero = (editor.apply(edit, "ekfac", damping=damping) for damping in (None, 0.0))
+    assert default.report["settings"] == zero.report["settings"]
+    assert default.model.fingerprint == zero.model.fingerprint
+    kronecker = editor.apply(edit, "ekfac", label_curvature="ekfac")
+    assert (kronecker.report["settings"]["label_curvature"], default.report["settings"]["label_curvature"]) == (
+        "ekfac",
+        "blocks",
+    )
+    assert kronecker.model.fingerprint != default.model.fingerprint
+    with pytest.raises(ecbm.InputError, match="label_curvature must be one of"):
+        editor.apply(edit, "ekfac", label_curvature="exact")
+
+
+def test_a_frozen_ekfac_edit_fits_no_kronecker_factors() -> None:
+    editor = ecbm.Editor(ecbm.train(DATA, ecbm.Recipe(backbone="linear")), DATA)
+    editor.apply(edit_of("remove samples", DATA, 2), "ekfac")
+    assert not any("curvature" in name for name in editor.state.seconds)

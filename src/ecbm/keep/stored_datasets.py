@@ -9,47 +9,93 @@ from typing import Any
 import numpy as np
 
 from ecbm.keep import deltas
-from ecbm.keep.frames import Frame, read_table, table_bytes
+from ecbm.keep.ledger import canonical
 from ecbm.keep.objects import ObjectStore
 from ecbm.keep.stored_inputs import keep_rows, load_digests, load_inputs, store_inputs
+from ecbm.keep.stored_tables import StoredTable, read_table, table_bytes
 from ecbm.read.dataset import Dataset
+from ecbm.read.digests import RowDigests
+from ecbm.read.inputs import Inputs
 
-__all__ = ["known_ids", "load_dataset", "rewrite_dataset", "store_dataset", "store_edited"]
+__all__ = ["DatasetReader", "fingerprint_of_bytes", "known_ids", "rewrite_dataset", "store_dataset", "store_edited"]
 
 Put = Callable[[bytes], str]
 Manifest = dict[str, Any]
 
 # After so many deltas they are merged into one, so that reading a version stays fast.
 _MOST_DELTAS = 16
+# A version and its parent.
+_MOST_DATASETS = 2
 
 
 def store_dataset(data: Dataset, put: Put) -> Manifest:
     """Put a whole dataset into the store; returns its manifest."""
     chunks = store_inputs(data.inputs, data.row_digests, put)
-    return {"table": put(table_bytes(Frame.of(data))), "chunks": chunks, "deltas": []}
+    return {"table": put(table_bytes(StoredTable.of(data))), "chunks": chunks, "deltas": []}
 
 
 @dataclasses.dataclass
 class _Loaded:
-    frame: Frame
-    base: Frame
+    table: StoredTable
+    base: StoredTable
     chunks: list[dict[str, Any]]
 
 
 def _load(manifest: Manifest, store: ObjectStore) -> _Loaded:
-    base = frame = read_table(store.get(manifest["table"]))
+    base = table = read_table(store.get(manifest["table"]))
     chunks = list(manifest["chunks"])
     for entry in manifest["deltas"]:
         pool = sum(chunk["rows"] for chunk in chunks)
-        frame = deltas.apply(deltas.read_delta(store.get(entry["delta"])), frame, pool)
+        table = deltas.apply(deltas.read_delta(store.get(entry["delta"])), table, pool)
         chunks += entry["chunks"]
-    return _Loaded(frame, base, chunks)
+    return _Loaded(table, base, chunks)
 
 
-def load_dataset(manifest: Manifest, store: ObjectStore) -> Dataset:
-    """The dataset of a manifest, bit for bit."""
-    found = _load(manifest, store)
-    return found.frame.dataset(load_inputs(found.chunks, store), load_digests(found.chunks, store))
+class DatasetReader:
+    """Reads datasets of a workspace, bit for bit, and keeps what the next one is likely to share.
+
+    Kept are the inputs that were read last and datasets made of them. When others are read they are dropped: after
+    an erasure by another process nothing of the erased stays here longer than until the next dataset is read.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._chunks = ""
+        self._pool: tuple[Inputs, RowDigests] | None = None
+        self._datasets: dict[str, Dataset] = {}
+
+    def read(self, manifest: Manifest) -> Dataset:
+        """The dataset of a manifest."""
+        key = canonical(manifest)
+        data = self._datasets.get(key)
+        if data is None:
+            found = _load(manifest, self._store)
+            data = found.table.dataset(*self._inputs(found.chunks))
+            while len(self._datasets) >= _MOST_DATASETS:
+                self._datasets.pop(next(iter(self._datasets)), None)
+            self._datasets[key] = data
+        return data
+
+    def _inputs(self, chunks: Sequence[dict[str, Any]]) -> tuple[Inputs, RowDigests]:
+        key = canonical(chunks)
+        if self._pool is None or self._chunks != key:
+            self.forget()
+            self._pool = load_inputs(chunks, self._store), load_digests(chunks, self._store)
+            self._chunks = key
+        return self._pool
+
+    def forget(self) -> None:
+        """Drop everything."""
+        self._pool = None
+        self._datasets.clear()
+
+
+def fingerprint_of_bytes(data: Dataset) -> str:
+    """The fingerprint of a dataset that was read, with digests made anew from the inputs themselves."""
+    bare = Dataset(
+        data.ids, data.inputs, data.concepts, data.labels, data.concept_names, data.class_names, data.splits
+    )
+    return bare.fingerprint
 
 
 def known_ids(manifest: Manifest, store: ObjectStore) -> set[str]:
@@ -73,19 +119,23 @@ def store_edited(manifest: Manifest, before: Dataset, after: Dataset, store: Obj
     """
     if after.fingerprint == before.fingerprint:
         return manifest
-    now = Frame.of(after)
-    delta = deltas.between(Frame.of(before), now)
-    known = dict(zip(before.ids, before.row_digests, strict=True))
-    same_inputs = all(
-        known.get(name, digest) == digest for name, digest in zip(after.ids, after.row_digests, strict=True)
-    )
-    if delta is None or not same_inputs:
+    now = StoredTable.of(after)
+    delta = deltas.between(StoredTable.of(before), now)
+    if delta is None or not _same_inputs(before, after):
         return store_dataset(after, put)
     chunks = _store_appended(delta, after, put)
     if len(manifest["deltas"]) < _MOST_DELTAS:
         entry = {"delta": put(deltas.delta_bytes(delta)), "chunks": chunks}
         return manifest | {"deltas": [*manifest["deltas"], entry]}
     return _merge(manifest, delta, chunks, store, put)
+
+
+def _same_inputs(before: Dataset, after: Dataset) -> bool:
+    """Whether samples of both have the same input in both."""
+    if before.row_digests is after.row_digests and before.ids == after.ids:
+        return True
+    known = dict(zip(before.ids, before.row_digests, strict=True))
+    return all(known.get(name, digest) == digest for name, digest in zip(after.ids, after.row_digests, strict=True))
 
 
 def _store_appended(delta: deltas.Delta, after: Dataset, put: Put) -> list[dict[str, Any]]:
@@ -101,7 +151,7 @@ def _merge(
     """All deltas and one more as a single delta on the shared table."""
     found = _load(manifest, store)
     shared = sum(chunk["rows"] for chunk in manifest["chunks"])
-    now = deltas.apply(delta, found.frame, sum(chunk["rows"] for chunk in found.chunks))
+    now = deltas.apply(delta, found.table, sum(chunk["rows"] for chunk in found.chunks))
     later = now.origin >= shared
     old = set(found.base.ids)
     merged = None
@@ -127,11 +177,11 @@ def rewrite_dataset(
     found = _load(manifest, store)
     gone = set(forget)
     places = {
-        name: int(row) for name, row in zip(found.frame.ids, found.frame.origin, strict=True) if name not in gone
+        name: int(row) for name, row in zip(found.table.ids, found.table.origin, strict=True) if name not in gone
     }
     rows = [places[name] for name in after.ids]
     chunks = keep_rows(found.chunks, sorted(rows), store, put)
-    frame = Frame.of(after)
+    table = StoredTable.of(after)
     if not bool((np.diff(rows) > 0).all()):
-        frame = frame.rows(np.argsort(np.asarray(rows)))
-    return {"table": put(table_bytes(frame)), "chunks": chunks, "deltas": []}
+        table = table.rows(np.argsort(np.asarray(rows)))
+    return {"table": put(table_bytes(table)), "chunks": chunks, "deltas": []}

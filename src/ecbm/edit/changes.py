@@ -1,0 +1,109 @@
+"""What an edit really changes in a dataset: labels that have their value already are no change."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ecbm.read.splits import SPLITS
+from ecbm.words import counted
+
+if TYPE_CHECKING:
+    from ecbm.edit.edit import Edit
+    from ecbm.read.dataset import Dataset
+
+__all__ = ["Changes", "changes_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Changes:
+    """An edit beside the data it is for.
+
+    Parameters
+    ----------
+    edit
+        What is left of the edit without the labels that already have their value.
+    before
+        The corrections that take its corrected labels back: what they were.
+    asked
+        How many labels the edit names.
+    unchanged
+        How many of them already have the value it gives.
+    outside
+        How many labels and samples it changes in splits that no training term depends on, by split.
+    inside
+        How many of its changes are about the training split, or about a concept as a whole.
+    """
+
+    edit: Edit
+    before: Edit
+    asked: int
+    unchanged: int
+    outside: dict[str, int]
+    inside: int
+
+    def notes(self) -> list[str]:
+        """In sentences, what somebody who gave the edit may not expect of it."""
+        found = []
+        if self.unchanged:
+            rest = "" if self.edit else ": nothing to do"
+            which = f"{self.unchanged:,} of {counted(self.asked, 'label')} already have these values"
+            found.append(("the label already has this value" if self.asked == 1 else which) + rest)
+        if self.outside:
+            where, number = " and ".join(self.outside), sum(self.outside.values())
+            what = "it changes only samples of"
+            if self.inside:
+                verb = "is" if number == 1 else "are"
+                what = f"{number:,} of its {counted(number + self.inside, 'change')} {verb} in"
+            found.append(f"{what} {where}, on which no training term depends")
+        return found
+
+
+def changes_of(edit: Edit, data: Dataset) -> Changes:
+    """Put an edit beside its data. The edit must fit it (:meth:`Edit.check`)."""
+    from ecbm.edit.edit import Edit as EditValue
+
+    concepts, old_concepts = [], []
+    column = {name: index for index, name in enumerate(data.concept_names)}
+    if edit.correct_concepts:
+        rows = torch.tensor([data.rows_by_id[sample] for sample, _, _ in edit.correct_concepts])
+        columns = torch.tensor([column[concept] for _, concept, _ in edit.correct_concepts])
+        stored = data.concepts[rows, columns]
+        # Compared as they are stored, in float32.
+        given = torch.tensor([value for _, _, value in edit.correct_concepts], dtype=stored.dtype)
+        same = ((stored == given) | (stored.isnan() & given.isnan())).tolist()
+        for item, was, kept in zip(edit.correct_concepts, stored.tolist(), same, strict=True):
+            if not kept:
+                concepts.append(item)
+                old_concepts.append((item[0], item[1], None if math.isnan(was) else was))
+    old_labels = {s: data.class_names[int(data.labels[data.rows_by_id[s]])] for s, _ in edit.correct_labels}
+    labels = [(sample, label) for sample, label in edit.correct_labels if old_labels[sample] != label]
+    left = EditValue(
+        concepts, labels, edit.remove_concepts, edit.add_concepts, edit.remove_samples, edit.add_samples
+    )
+    asked = len(edit.correct_concepts) + len(edit.correct_labels)
+    splits = _splits(left, data)
+    outside = {name: splits[name] for name in SPLITS if name != "train" and name in splits}
+    return Changes(
+        left,
+        EditValue(old_concepts, [(sample, old_labels[sample]) for sample, _ in labels]),
+        asked,
+        asked - len(concepts) - len(labels),
+        outside,
+        splits.get("train", 0) + len(edit.remove_concepts) + len(edit.add_concepts),
+    )
+
+
+def _splits(edit: Edit, data: Dataset) -> dict[str, int]:
+    """How many labels and samples an edit changes in each split."""
+    counts: dict[str, int] = {}
+    named: list[Any] = [sample for sample, *_ in (*edit.correct_concepts, *edit.correct_labels)]
+    for sample in (*named, *edit.remove_samples):
+        split = data.splits[data.rows_by_id[sample]]
+        counts[split] = counts.get(split, 0) + 1
+    for split in edit.add_samples.splits if edit.add_samples is not None else ():
+        counts[split] = counts.get(split, 0) + 1
+    return counts

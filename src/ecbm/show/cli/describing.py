@@ -1,0 +1,54 @@
+"""What a dataset holds, as ``ecbm describe`` shows it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ecbm.show.cli.common import say
+from ecbm.show.cli.tables import print_table
+
+__all__ = ["show_overview"]
+
+_BAR = 10
+
+
+def show_overview(found: dict[str, Any]) -> None:
+    """Print the tables of an :func:`ecbm.read.overview.overview`."""
+    splits = list(found["splits"])
+    rows = [
+        [
+            name,
+            f"{count:,}",
+            _share(count / found["samples"]),
+            *(f"{found['classes_by_split'][s][name]:,}" for s in splits),
+        ]
+        for name, count in sorted(found["classes"].items(), key=lambda pair: -pair[1])
+    ]
+    print_table(["class", "samples", "share", *splits], rows, title="Classes", drop=("share", *splits))
+    rows = []
+    for name, figures in found["concepts"].items():
+        by_class = {c: share for c, share in found["concepts_by_class"][name].items() if share == share}
+        most = max(by_class, key=lambda c: by_class[c]) if by_class else ""
+        words = f"{most} ({_share(by_class[most])})" if most else "–"
+        rows.append([name, _share(figures["mean"]), _bar(figures["mean"]), _share(figures["missing"]), words])
+    headers = ["concept", "present", " " * _BAR, "missing", "most often in"]
+    print_table(headers, rows, title="Concepts", drop=(headers[2], "most often in"), names=("most often in",))
+    pairs = found["together"]
+    if pairs:
+        rows = [[*pair["concepts"], f"{pair['correlation']:+.2f}", f"{pair['both']:,}"] for pair in pairs]
+        headers = ["concept", "and", "correlation", "both present"]
+        title = "Go together (+) or apart (−), of different groups"
+        print_table(headers, rows, title=title, drop=("both present",), names={"and": 24})
+    empty = [name for name, count in found["classes"].items() if not count]
+    if empty:
+        say(f"no sample has the class {', '.join(empty)}")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None or math.isnan(value) else f"{value:.1%}"
+
+
+def _bar(value: float | None) -> str:
+    full = 0 if value is None or math.isnan(value) else round(value * _BAR)
+    return "█" * full + "·" * (_BAR - full)
