@@ -25,6 +25,7 @@ __all__ = [
     "solve_concepts",
     "solve_label",
     "step_label",
+    "unsolved_concepts",
 ]
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
@@ -117,6 +118,16 @@ def solve_concepts(
     return SolvedConcepts(with_heads(carried, parameters, None, low, high), logits, steps, norm, work)
 
 
+def unsolved_concepts(model: ConceptBottleneck, alignment: Alignment, design: Tensor) -> SolvedConcepts:
+    """The concept head as it is, on given features of the edited training samples."""
+    head = rows_of(model.concept_head)
+    logits, terms = design @ head.T, alignment.terms_after
+    objective = ConceptObjective(design, terms.targets, terms.weights, model.recipe.concept_regularisation)
+    norm = float(objective.gradient(logits, head).norm())
+    low, high = stages.logit_range(logits, alignment.after.concepts)
+    return SolvedConcepts(with_heads(model, head, None, low, high), logits, 0, norm, 2 * len(head))
+
+
 def _to_solve(
     start: Tensor, logits: Tensor, design: Tensor, alignment: Alignment, features_moved: bool
 ) -> tuple[Tensor, float]:
@@ -175,7 +186,12 @@ def step_label(
         while length > 1e-3:
             there = float(objective.value(parameters - length * direction, now - length * change))
             if there < value:
-                parameters, now, value, done = parameters - length * direction, now - length * change, there, done + 1
+                parameters, now, value, done = (
+                    parameters - length * direction,
+                    now - length * change,
+                    there,
+                    done + 1,
+                )
                 break
             length /= 2
     final = with_heads(model, rows_of(model.concept_head), parameters, model.low, model.high)

@@ -1,7 +1,7 @@
 """Kept maps: what comes out of the front of a cut backbone, computed once for every sample.
 
-Whatever is trained behind the cut reads these and never runs the front again (docs/method.md, "Live tail"). They hold
-single samples, as features do, and share their fate: they belong to one model and its data.
+Whatever is trained behind the cut reads these and never runs the front again (docs/method.md, "Live tail"). They
+hold single samples, as features do, and share their fate: they belong to one model and its data.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class FreshMaps:
 def tail_design(cut: Cut, maps: Maps, shape: tuple[int, ...]) -> Tensor:
     """Features with a column of ones, from maps: the same bits as from inputs of ``shape`` where maps are exact.
 
-    Samples go through in the pieces that :func:`~ecbm.train.stages.feature_design` takes, for rounding depends on them.
+    Samples go through in the pieces that :func:`~ecbm.train.stages.feature_design` takes, for rounding depends on
+    them.
     """
     cut.tail.eval()
     size, design = rows_at_once(shape), torch.empty(0)
@@ -185,7 +186,7 @@ class MapStore:
         return CarriedMaps(self.of(own, split), places, come)
 
     def follow(self, before: MapStore) -> None:
-        """Take over what holds for this model too: of the same samples, in front of cuts whose front did not move."""
+        """Take over what holds here too: maps of the same samples, in front of cuts whose front did not move."""
         if not before.kept:
             return
         fronts = {cut.name: cut.front.state_dict() for cut in cuts_of(before.model.backbone)}

@@ -5,7 +5,7 @@
 
 Retraining draws its order of samples anew, and predictions wander by about r without any edit (r comes out near the
 distance between two seeds). Where an edit's own pull is below that, moving the backbone adds wandering and no edit:
-accuracy may rise, as it does with any further training, but predictions go away from those of retraining. docs/method.md,
+accuracy may rise, as with any further training, but predictions go away from those of retraining. docs/method.md,
 "When to leave the backbone", has the cases on both sides.
 """
 

@@ -20,8 +20,8 @@ __all__ = ["GradientSteps", "Move", "Moved"]
 class Moved:
     """A moved backbone and concept head, every setting that was chosen, and the work it took.
 
-    ``design`` and ``validation`` are features of the edited training and validation samples with ones, where the move
-    has them; their work is then part of ``work``.
+    ``design`` and ``validation`` are features of the edited training and validation samples with ones, where the
+    move has them; the work for them is in ``work``.
     """
 
     part: ConceptPart

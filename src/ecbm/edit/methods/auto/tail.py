@@ -1,7 +1,7 @@
 """The live tail: layers behind a cut are trained on kept maps (docs/method.md, "Live tail").
 
-A step costs what the tail costs, so a budget buys several times as many steps as of the whole network. BatchNorm behind
-the cut is in training mode: its statistics become those of the edited data.
+A step costs what the tail costs, so a budget buys several times as many steps as of the whole network. BatchNorm
+behind the cut is in training mode: its statistics become those of the edited data.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class LiveTail:
         step = cost.tail_step(cost.tails[place]) + turning_work(axes)
         steps = max(1, int((work - self._around(ladder, place)) / step))
         rate = recipe.peak_learning_rate * _rate(steps / _training_steps(model, cost.samples))
-        optimiser = AxesAdam([p for p in network.parameters() if p.requires_grad], recipe.concept_regularisation, axes)
+        optimiser = AxesAdam(
+            [p for p in network.parameters() if p.requires_grad], recipe.concept_regularisation, axes
+        )
         done = train_tail(network, optimiser, maps, terms, recipe, steps, rate, ladder.deadline)
         shape = model.input_shape
         design = tail_design(cut, maps, shape)
@@ -117,8 +119,8 @@ def _training_steps(model: ConceptBottleneck, samples: int) -> int:
 def _rate(share: float) -> float:
     """The learning rate as a share of the recipe's peak, from the steps as a share of training's.
 
-    A few steps at a high rate only do damage; and many are a second training, which ends nearer to where it should at
-    half of the peak.
+    A few steps at a high rate only do damage; and many are a second training, which ends nearer to retraining at half
+    of the peak.
     """
     return min(max(5 * share, 0.2), 1.0) * min(max(0.25 / max(share, 1e-9), 0.5), 1.0)
 
