@@ -1,7 +1,7 @@
 """Where a backbone can be cut in two: a front that is left alone and a tail that an edit may move.
 
-A backbone says of which pieces it is made by a method ``pieces()``, a list of names and modules whose composition is
-its ``forward``; a plain ``nn.Sequential`` is made of its children. Anything else cannot be cut. Pieces are the
+A backbone says of which pieces it is made by a method ``pieces()``, a list of names and modules whose composition
+is its ``forward``; a plain ``nn.Sequential`` is made of its children. Anything else cannot be cut. Pieces are the
 backbone's own modules, not copies: what moves the tail moves the backbone.
 """
 

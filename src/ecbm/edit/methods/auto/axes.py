@@ -21,7 +21,7 @@ from torch.optim.adam import adam
 __all__ = ["Axes", "AxesAdam", "fit_axes", "turning_work"]
 
 # What turning a layer there and back may cost, of a step of the layer: 2 (d_in + d_out) / (3 · batch · positions).
-# convnet's layers are at .02 to .06 (48 px) and .01 to .13 (32 px), fully connected ones with batches of 64 above 2.
+# convnet's layers are at .02 to .06 (48 px) and .01 to .13 (32 px), fully connected ones in batches of 64 above 2.
 _WORTH_TURNING = 0.5
 
 

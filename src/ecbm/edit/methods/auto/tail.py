@@ -119,8 +119,8 @@ def _training_steps(model: ConceptBottleneck, samples: int) -> int:
 def _rate(share: float) -> float:
     """The learning rate as a share of the recipe's peak, from the steps as a share of training's.
 
-    A few steps at a high rate only do damage; and many are a second training, which ends nearer to retraining at half
-    of the peak.
+    A few steps at a high rate only do damage; and many are a second training, which ends nearer to retraining at
+    half of the peak.
     """
     return min(max(5 * share, 0.2), 1.0) * min(max(0.25 / max(share, 1e-9), 0.5), 1.0)
 
