@@ -3,7 +3,7 @@
     W̃ = Q_outᵀ W Q_in,   with eigenvectors of the covariances of a layer's inputs and of its outputs' gradients
 
 Adam divides every coordinate by its own size of gradient. That is a preconditioner for curvature that is diagonal,
-and in these axes the curvature nearly is (docs/method.md, "Live tail"). For a convolution the covariances are
+and in these axes the curvature nearly is (docs/editing.md, "Deep backbones"). For a convolution the covariances are
 those of channels, the same at every place of the kernel: a few samples are enough to fit them. The L2 is the same
 in all axes.
 """

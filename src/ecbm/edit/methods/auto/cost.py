@@ -42,8 +42,9 @@ _CONCEPT_COLUMN, _CONCEPT_LOGIT = 12.0, 3500.0
 _LABEL_COLUMN, _LABEL_LOGIT, _LABEL_PRODUCT = 8.0, 100.0, 25_000.0
 _BASIS = 150.0
 # What solving a head on moved features takes, of what it took in training from nothing: concepts as far as
-# climbing needs it, from there to the end, and the label head. Measured after live tails on birds (1.3, 1.2 and .7); a tail
-# moves features far. An estimate that is too low shows as a budget that is exceeded: the report gives both.
+# climbing needs it, from there to the end, and the label head. Measured after live tails on birds (1.3, 1.2 and
+# .7): a tail moves features far. An estimate that is too low shows as a budget that is exceeded; the report gives
+# both.
 _SOLVING_SHARE, _POLISHING_SHARE, _LABEL_SHARE = 1.3, 1.2, 0.8
 # Row products a concept or class for a model that does not know what its training took.
 _TYPICAL_WORK = 40

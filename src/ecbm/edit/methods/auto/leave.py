@@ -5,8 +5,8 @@
 
 Retraining draws its order of samples anew, and predictions wander by about r without any edit (r comes out near the
 distance between two seeds). Where an edit's own pull is below that, moving the backbone adds wandering and no edit:
-accuracy may rise, as with any further training, but predictions go away from those of retraining. docs/method.md,
-"When to leave the backbone", has the cases on both sides.
+accuracy may rise, as with any further training, but predictions go away from those of retraining.
+docs/editing.md, "Deep backbones", has the cases on both sides.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["CLIMB_FROM", "pull", "wandering"]
 
-# The backbone is moved if δ > CLIMB_FROM · r. Set between cases in which the live tail loses closure (δ/r up to .30: 3 %
-# of labels or samples, 10 % of samples, a removed concept, poisoned samples) and those in which it gains (from .55: 3,
-# 5 and 10 % of labels random, systematic errors) on birds, WBCAtt and CUB, mostly one seed each. At half of it a case
-# that should stay moves, at twice two cases stay that should move.
+# The backbone is moved if δ > CLIMB_FROM · r. Set between cases in which the live tail loses closure (δ/r up to
+# .30: 3 % of labels or samples, 10 % of samples, a removed concept, poisoned samples) and those in which it gains (from
+# .55: 3, 5 and 10 % of labels random, systematic errors) on birds, WBCAtt and CUB, mostly one seed each. At half of
+# it two cases that should stay move, at twice three cases stay that should move.
 CLIMB_FROM = 0.5
 _STEPS, _RATE = 8, 0.3
 
