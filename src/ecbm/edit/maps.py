@@ -1,6 +1,6 @@
 """Kept maps: what comes out of the front of a cut backbone, computed once for every sample.
 
-Whatever is trained behind the cut reads these and never runs the front again (docs/editing.md, "Deep backbones"). They
+What is trained behind the cut reads these and never runs the front again (docs/editing.md, "Deep backbones"). They
 hold single samples, as features do, and share their fate: they belong to one model and its data.
 """
 

@@ -34,11 +34,10 @@ _CALL = 2e7
 # high, at twice 6 to 29 % too low. Fully connected networks do not feel it.
 _WRITE = 100
 # Solves of the heads, fitted on birds, WBCAtt and CUB (n of 1,680 to 6,169; 21 to 112 concepts; 5 to 200 classes;
-# .6 to 1.7 of the time measured). A row of the concept head times the design and back takes,
-# for each sample, so many operations for each column and so many for its logit (exponentials in float64, a weight
-# of its own); the label head's rows are multiplied together, and each product of all of them has a price of its
-# own. A basis for moved features is an eigendecomposition.
-_CONCEPT_COLUMN, _CONCEPT_LOGIT = 12.0, 3500.0
+# .6 to 1.8 of the time measured). A row of a head times the design and back takes, for each sample, so many
+# operations for each column and so many for its logit; a product of all rows together has a price of its own, which
+# is most of it where there are few rows. A basis for moved features is an eigendecomposition.
+_CONCEPT_COLUMN, _CONCEPT_LOGIT, _CONCEPT_PRODUCT = 4.0, 1100.0, 120_000.0
 _LABEL_COLUMN, _LABEL_LOGIT, _LABEL_PRODUCT = 8.0, 100.0, 25_000.0
 _BASIS = 150.0
 # What solving a head on moved features takes, of what it took in training from nothing: concepts as far as
@@ -125,7 +124,7 @@ class CostModel:
         steps = -(-samples // recipe.batch_size)
         epoch = _TRAINING_STEP * forward * samples + _CALL * steps + forward * validation
         concept_products = training.get("concept_work", _TYPICAL_WORK * concepts)
-        concept_head = _concept_work(concept_products, samples, features)
+        concept_head = _concept_work(concept_products, samples, features, concepts)
         label_products = training.get("label_work", _TYPICAL_WORK * classes)
         label_head = _label_work(label_products, samples, concepts + 1, classes)
         basis = _BASIS * features**3
@@ -177,7 +176,7 @@ class CostModel:
 
     def concept_work(self, row_products: int) -> float:
         """What a solve of concept heads took, from its count of products with the design."""
-        return _concept_work(row_products, self.samples, self.features)
+        return _concept_work(row_products, self.samples, self.features, self.concepts)
 
     def label_work(self, row_products: int) -> float:
         """The same for the label head."""
@@ -200,8 +199,9 @@ def _operations(model: ConceptBottleneck) -> tuple[float, tuple[float, ...]]:
     return forward_operations(rest(model.backbone), example), tuple(tails)
 
 
-def _concept_work(row_products: int, samples: int, width: int) -> float:
-    return row_products * samples * (_CONCEPT_COLUMN * width + _CONCEPT_LOGIT)
+def _concept_work(row_products: int, samples: int, width: int, concepts: int) -> float:
+    rows = row_products * samples * (_CONCEPT_COLUMN * width + _CONCEPT_LOGIT)
+    return rows + row_products / max(concepts, 1) * samples * _CONCEPT_PRODUCT
 
 
 def _label_work(row_products: int, samples: int, width: int, classes: int) -> float:

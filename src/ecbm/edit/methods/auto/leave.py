@@ -27,9 +27,8 @@ from ecbm.train.model import ConceptBottleneck
 __all__ = ["CLIMB_FROM", "pull", "wandering"]
 
 # The backbone is moved if δ > CLIMB_FROM · r. Set between cases in which the live tail loses closure (δ/r up to
-# .30: 3 % of labels or samples, 10 % of samples, a removed concept, poisoned samples) and those in which it gains (from
-# .55: 3, 5 and 10 % of labels random, systematic errors) on birds, WBCAtt and CUB, mostly one seed each. At half of
-# it two cases that should stay move, at twice three cases stay that should move.
+# .30) and those in which it gains (from .55) on birds, WBCAtt and CUB, mostly one seed each. At half of it two cases
+# that should stay move, at twice three cases stay that should move.
 CLIMB_FROM = 0.5
 _STEPS, _RATE = 8, 0.3
 
