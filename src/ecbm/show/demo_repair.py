@@ -84,7 +84,7 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     # Features and curvature are fitted once and kept for later edits: "edit" is the time without that.
     result = editor.apply(edit, "exact")
     models["heads only"] = [result.model], result.report["seconds"]["edit"]
-    kept = sum(editor.kept.seconds.values())
+    kept = sum(editor.state.seconds.values())
     result = editor.apply(edit, "ekfac")
     models["one EK-FAC step"] = [result.model], result.report["seconds"]["edit"]
     for budget in _BUDGETS:
