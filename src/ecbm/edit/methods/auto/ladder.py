@@ -2,10 +2,9 @@
 
 1. Both heads exactly on the present features. In a wide network this alone is most of an edit, and it is what every
    later rung is compared with.
-2. Moves of the backbone (:mod:`ecbm.edit.methods.auto.rungs`), as far as the budget goes and only where the
-backbone can
-   feel the edit. After each the concept head is solved again on the new features, and the rung is kept only if it
-   is better (:mod:`ecbm.edit.methods.auto.guard`).
+2. Moves of the backbone (:mod:`ecbm.edit.methods.auto.moves`), as far as the budget goes and only where the edit
+   moves predictions more than another seed would. After each the concept head is solved again on the new features,
+   and the rung is kept only if it is better (:mod:`ecbm.edit.methods.auto.guard`).
 3. The label head, which reads the concepts of the last rung, at the end.
 
 Work is counted (:mod:`ecbm.edit.methods.auto.cost`), never timed, unless a clock was asked for.
