@@ -83,7 +83,7 @@ def test_edits_of_separate_processes_whose_facts_came_forward_or_were_lost(tmp_p
 
 @pytest.mark.parametrize("backbone", ["mlp", "convnet"])
 def test_an_auto_edit_of_a_deep_model_comes_out_again_where_its_backbone_moved(tmp_path, backbone, monkeypatch):
-    monkeypatch.setattr("ecbm.edit.methods.auto.ladder._FEELABLE", 0.0)
+    monkeypatch.setattr("ecbm.edit.methods.auto.ladder.CLIMB_FROM", -1.0)
     data = tabular(300, 12) if backbone == "mlp" else pictures(160)
     recipe = ecbm.Recipe(backbone=backbone, hidden=(32,), epochs=3, batch_size=16)
     made = Workspace.create(tmp_path / "w", data, recipe)

@@ -356,6 +356,34 @@ def test_help_shows_every_word_of_what_is_written(run, monkeypatch, command):
         assert "pip install 'ecbm[onnx]'" in shown
 
 
+@pytest.mark.parametrize("command", sorted(get_command(app).commands))
+def test_help_breaks_lines_where_the_terminal_ends_and_brackets_once(run, monkeypatch, command):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 2000)
+    _, out, _ = run(command, "--help")
+    usage = next(line for line in out.splitlines() if "Usage:" in line)
+    assert "[[" not in usage
+    assert "...]" not in usage
+    intro = out.partition("╭")[0].split("Usage:")[1].split("\n")[1:]
+    for line in filter(str.strip, intro):
+        # a sentence that goes on in the next line of the source must not break there
+        assert line.strip()[-1] in ".:,}]", line
+
+
+def test_defaults_in_the_help_are_those_of_the_recipe(run, monkeypatch):
+    monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", 200)
+    _, out, _ = run("train", "--help")
+    recipe = ecbm.Recipe()
+    for text in (
+        f"Epochs of a deep backbone; {recipe.epochs} by default.",
+        f"Samples in a batch; {recipe.batch_size} by default.",
+        f"{recipe.regime} (default)",
+        f"{recipe.bottleneck} (default)",
+        f"by default {ecbm.Recipe(backbone='convnet').peak_learning_rate:g} for convnet, else "
+        f"{ecbm.Recipe(backbone='mlp').peak_learning_rate:g}.",
+    ):
+        assert text in out
+
+
 def test_ctrl_c_says_that_finished_epochs_are_kept_and_how_to_go_on(files, machine):
     pictures = ecbm.datasets.birds(n=400, size=32)
     ecbm.write_dataset(pictures, files / "birds")

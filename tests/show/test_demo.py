@@ -12,8 +12,8 @@ from rich.console import Console
 
 import ecbm
 from ecbm.show.demo import run_demo
-from ecbm.show.demo_page import find_correction
-from ecbm.show.demo_repair import OURS
+from ecbm.show.demo_page import find_correction, story
+from ecbm.show.demo_repair import OURS, QUICK, Row
 from ecbm.show.pictures import terminal_row
 from kit import CLASSES, CONCEPTS, hand_model
 
@@ -54,6 +54,39 @@ def test_the_page_shows_pictures_metrics_concepts_and_the_curve(demo):
     # figures stand under each other on the right, those with a unit too
     for header in ("concepts", "time", "faster"):
         assert re.search(rf'<th[^>]*class="number"[^>]*>(<[^>]*>)*{header}<', page), header
+
+
+def comparison(**recovery: float | None) -> dict[str, Row]:
+    times = {
+        QUICK: 0.62,
+        OURS: 6.24,
+        "fine-tuning": 6.24,
+        "fine-tuning + heads": 6.24,
+        "retraining": 34.8,
+        "no-op": 0.0,
+    }
+    return {name: Row(name, 0.9, 0.9, recovery.get(name, 1.0), 0.5, cost, None) for name, cost in times.items()}
+
+
+def test_the_headline_is_what_the_default_edit_recovers_beside_its_controls():
+    rows = comparison(**{QUICK: 0.59, OURS: 0.7, "fine-tuning": 0.61, "fine-tuning + heads": 0.67})
+    assert story(rows) == (
+        "One of two annotators overlooked small marks, and the model learnt it. An edit of 0.6 s brings back 59% "
+        "of what retraining gains in 35 s. Given 6.2 s it brings back 70%; fine-tuning for as long, 67%."
+    )
+    assert "too little" in story(comparison(**{QUICK: None}))
+
+
+def test_the_figures_of_the_headline_are_those_of_the_table(demo):
+    folder, result, _ = demo
+    page = (folder / "index.html").read_text()
+    rows = {row["name"]: Row(**row) for row in result["comparison"]}
+    assert story(rows).replace("'", "&#x27;") in page
+    quick = rows[QUICK]
+    assert f"<dt>Repaired in {quick.seconds:.1f} s</dt>" in page
+    if quick.recovery is not None:
+        assert f"<dd>{quick.recovery:.0%}</dd>" in page
+    assert "computed once and kept for every later edit took" in page
 
 
 def test_the_demo_says_what_it_does_and_returns_the_figures(demo):

@@ -6,7 +6,9 @@ import base64
 import io
 import math
 import os
+import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import torch
 from PIL import Image
 
 from ecbm.errors import InputError
+from ecbm.show import page as page_module
 from ecbm.show.page import Badge, Card, ConceptBar, Page
 
 NASTY = """<script>alert("1")</script> & 'quoted' "twice" </style>"""
@@ -175,3 +178,65 @@ def test_writing_makes_folders_and_replaces_the_old_page_whole(tmp_path, monkeyp
         Page("another").write(target)
     assert target.read_text("utf-8") == page.html()
     assert [file.name for file in target.parent.iterdir()] == ["page.html"]
+
+
+def rules(selector: str, media: str = "") -> str:
+    """What the style sheet says about a selector, on any screen or within a media query."""
+    style = (Path(page_module.__file__).parent / "page.css").read_text("utf-8")
+    queries = dict(re.findall(r"^@media ([^{]*) {\n(.*?)^}", style, re.DOTALL | re.MULTILINE))
+    text = queries[media] if media else re.sub(r"^@media [^{]* {\n.*?^}", "", style, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    blocks = re.findall(r"([^{}]*){([^{}]*)}", text)
+    found = [body for names, body in blocks if selector in [name.strip() for name in names.split(",")]]
+    assert found, selector
+    return " ".join(found)
+
+
+def test_a_figure_in_a_tile_is_never_broken_over_two_lines():
+    assert "white-space: nowrap" in rules(".metrics dd")
+    # tiles share a row by what they need, so one with a long figure takes more room instead of breaking it
+    assert "display: flex" in rules(".metrics")
+    assert "flex: 1 1" in rules(".metrics div")
+
+
+def test_names_beside_bars_are_never_cut():
+    assert "ellipsis" not in rules(".bars .name")
+    assert "overflow-wrap: anywhere" in rules(".bars .name")
+
+
+def test_a_wide_table_becomes_a_block_a_row_on_a_narrow_screen():
+    headers = ["what", "a", "b", "c", "d & e", "f"]
+    outline = Outline(Page("t").table(headers, [("x", 1, 2, 3, 4, 5), ("y", "–", 2.5, 3, 4, 5)]).html())
+    assert outline.named("table") == [{"class": "wide"}]
+    assert [cell["data-label"] for cell in outline.named("td")] == headers[1:] * 2
+    narrow = "(max-width: 34rem)"
+    assert "display: grid" in rules("table.wide tr", narrow)
+    assert "content: attr(data-label)" in rules("table.wide td::before", narrow)
+    assert Outline(Page("t").table(headers[:5], [("x", 1, 2, 3, 4)]).html()).named("table") == [{}]
+
+
+def ticks(html: str, kind: str) -> list[str]:
+    drawing = re.search(rf'<svg class="{kind}".*?</svg>', html, re.DOTALL)[0]
+    return re.findall(r'text-anchor="end">([^<]*)<', drawing)
+
+
+@pytest.mark.parametrize("kind", ["wide", "narrow"])
+def test_the_vertical_axis_of_a_chart_is_not_cut(kind):
+    line = {"random": [(0, 0.889), (1, 0.936)]}
+    percent = ticks(Page("t").line_chart(line, "x", "y", percent=True).html(), kind)
+    assert (percent[0], percent[-1]) == ("0%", "100%")
+    plain = ticks(Page("t").line_chart({"loss": [(0, 31.0), (1, 39.5)]}, "x", "y").html(), kind)
+    assert (plain[0], plain[-1]) == ("0", "40")
+    below = ticks(Page("t").line_chart({"gain": [(0, -0.3), (1, 0.2)]}, "x", "y", percent=True).html(), kind)
+    assert float(below[0].rstrip("%")) <= -30
+    assert "0%" in below
+
+
+def test_a_chart_has_a_drawing_for_either_screen_and_text_of_one_size():
+    outline = Outline(Page("t").line_chart({"random": [(0, 0.9), (3, 0.95)]}, "groups", "accuracy", "Curve").html())
+    wide, narrow = (one for one in outline.named("svg") if one.get("class") in ("wide", "narrow"))
+    assert wide["aria-label"] == narrow["aria-label"]
+    assert int(narrow["viewbox"].split()[2]) <= 390 < int(wide["viewbox"].split()[2])
+    assert "display: none" in rules(".chart .plot svg.narrow")
+    assert "display: none" in rules(".chart .plot svg.wide", "(max-width: 34rem)")
+    assert "display: block" in rules(".chart .plot svg.narrow", "(max-width: 34rem)")

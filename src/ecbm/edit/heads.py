@@ -12,12 +12,21 @@ from ecbm.edit.carry import with_heads
 from ecbm.train import stages
 from ecbm.train.heads.concept import solve_concept_head
 from ecbm.train.heads.joint import solve_joint_heads
-from ecbm.train.heads.label import solve_label_head
-from ecbm.train.heads.objectives import ConceptObjective, rows_of, with_ones
+from ecbm.train.heads.label import block_step, solve_label_head
+from ecbm.train.heads.objectives import ConceptObjective, LabelObjective, rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["EXACT_TOLERANCE", "SolvedConcepts", "SolvedLabels", "label_design", "solve_concepts", "solve_label"]
+__all__ = [
+    "EXACT_TOLERANCE",
+    "SolvedConcepts",
+    "SolvedLabels",
+    "label_design",
+    "solve_concepts",
+    "solve_label",
+    "step_label",
+    "unsolved_concepts",
+]
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
 # α, and that error is divided by β once more. Newton gets there in one more step.
@@ -109,6 +118,16 @@ def solve_concepts(
     return SolvedConcepts(with_heads(carried, parameters, None, low, high), logits, steps, norm, work)
 
 
+def unsolved_concepts(model: ConceptBottleneck, alignment: Alignment, design: Tensor) -> SolvedConcepts:
+    """The concept head as it is, on given features of the edited training samples."""
+    head = rows_of(model.concept_head)
+    logits, terms = design @ head.T, alignment.terms_after
+    objective = ConceptObjective(design, terms.targets, terms.weights, model.recipe.concept_regularisation)
+    norm = float(objective.gradient(logits, head).norm())
+    low, high = stages.logit_range(logits, alignment.after.concepts)
+    return SolvedConcepts(with_heads(model, head, None, low, high), logits, 0, norm, 2 * len(head))
+
+
 def _to_solve(
     start: Tensor, logits: Tensor, design: Tensor, alignment: Alignment, features_moved: bool
 ) -> tuple[Tensor, float]:
@@ -146,3 +165,34 @@ def solve_label(
     )
     final = with_heads(model, rows_of(model.concept_head), solved.parameters, model.low, model.high)
     return SolvedLabels(final, solved.newton_steps, solved.work)
+
+
+def step_label(
+    model: ConceptBottleneck, alignment: Alignment, logits: Tensor, inverses: Tensor, steps: int = 2
+) -> SolvedLabels:
+    """A few Newton steps of the label head with the classes' own blocks, where a solve costs too much.
+
+    A step that does not lower the objective is halved until it does; ``inverses`` must be at hand.
+    """
+    design = label_design(model, alignment, logits)
+    beta = model.recipe.label_regularisation
+    objective = LabelObjective(design, alignment.after.labels, None, beta)
+    parameters = rows_of(model.label_head)
+    now = design @ parameters.T
+    value, done = float(objective.value(parameters, now)), 0
+    for _ in range(steps):
+        direction = block_step(objective.gradient(now, parameters), inverses, beta)
+        change, length = design @ direction.T, 1.0
+        while length > 1e-3:
+            there = float(objective.value(parameters - length * direction, now - length * change))
+            if there < value:
+                parameters, now, value, done = (
+                    parameters - length * direction,
+                    now - length * change,
+                    there,
+                    done + 1,
+                )
+                break
+            length /= 2
+    final = with_heads(model, rows_of(model.concept_head), parameters, model.low, model.high)
+    return SolvedLabels(final, done, 4 * len(parameters) * steps)

@@ -20,6 +20,7 @@ from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import has_statistics
 from ecbm.edit.frozen import FrozenHeads
 from ecbm.edit.gradients import ConceptPart, concept_part, objective_gradient
+from ecbm.edit.maps import MapStore
 from ecbm.edit.warm import LeadingInverses
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs
@@ -76,6 +77,8 @@ class EditorState:
         self._concept_curvature: dict[str, EKFAC] = {}
         self._label_curvature: dict[str, EKFAC] = {}
         self._label_preconditioner: Tensor | None = None
+        self.maps = MapStore(model, data, self.seconds)
+        self._figures: dict[str, float] = {}
         self.label_value: float | None = None
         """J_Y at the model, where somebody has computed it."""
 
@@ -112,6 +115,12 @@ class EditorState:
             added = alignment.after.select(samples.come)
             design[samples.come] = stages.feature_design(model.backbone, added.inputs)
         return design
+
+    def figure(self, name: str, compute: Callable[[], float]) -> float:
+        """A number about the model on its data that a method found out and needs again."""
+        if name not in self._figures:
+            self._figures[name] = self._timed(name, compute)
+        return self._figures[name]
 
     @cached_property
     def logits(self) -> Tensor:
@@ -284,6 +293,7 @@ class EditorState:
         if facts.validation is not None:
             other.__dict__["validation"] = facts.validation
         other.label_value = facts.label_value
+        other.maps.follow(self.maps)
         if facts.heads is not None:
             other.__dict__["frozen"], other.__dict__["basis"] = facts.heads, facts.heads.basis
         if model.concept_names == self.model.concept_names:
@@ -336,6 +346,10 @@ class EditorState:
             groups["blocks"] = {"blocks": blocks}
         if self.label_value is not None:
             groups["labels"] = {"value": torch.tensor(self.label_value, dtype=torch.float64)}
+        groups |= self.maps.stored()
+        if self._figures:
+            figures = self._figures.items()
+            groups["figures"] = {name: torch.tensor(value, dtype=torch.float64) for name, value in figures}
         return groups
 
     def restore(self, groups: Mapping[str, Group]) -> None:
@@ -380,7 +394,10 @@ class EditorState:
         if "labels" in groups:
             _expect(groups["labels"], {"value": ()})
             found["label_value"] = float(groups["labels"]["value"])
+        maps = self.maps.restored(groups["maps"]) if "maps" in groups else {}
         self.__dict__.update(found)
+        self.maps.kept |= maps
+        self._figures |= {name: float(value) for name, value in groups.get("figures", {}).items()}
         self._label_preconditioner = blocks if blocks is not None else self._label_preconditioner
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from ecbm.errors import InputError
 from ecbm.read.birds import birds
 from ecbm.show.demo_page import build_page, find_correction
-from ecbm.show.demo_repair import repair_table, run_repair
+from ecbm.show.demo_repair import print_repair, run_repair
 from ecbm.show.pictures import terminal_row
 from ecbm.train.recipe import Recipe
 from ecbm.verify.evaluate import evaluate
@@ -48,7 +48,7 @@ def run_demo(
     data = birds(n=samples, seed=seed)
     console.print(f"[bold]2[/bold] Training a concept bottleneck on careless labels ({epochs} epochs)")
     repair = run_repair(data, Recipe(backbone="convnet", epochs=epochs, seed=seed), console)
-    console.print(repair_table(repair))
+    print_repair(repair, console)
     if repair.noise_floor is not None:
         console.print(f"closure of one retraining against another (the noise floor): {repair.noise_floor:.2f}")
     report = repair.result.report

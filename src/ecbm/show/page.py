@@ -18,6 +18,9 @@ __all__ = ["Badge", "Card", "ConceptBar", "Page"]
 
 Value = str | int | float
 
+# Tables with more columns than this are shown row by row on a narrow screen.
+_NARROW = 5
+
 
 class Page:
     """A page put together block by block; every method returns the page.
@@ -177,7 +180,9 @@ def _table(
         bar = ""
         if column in meters and not isinstance(value, str):
             bar = f'<span class="meter" aria-hidden="true"><i style="--p:{share(value)}"></i></span>'
-        name, kind = ("th", ' scope="row"') if column == 0 else ("td", "")
+        # A narrow screen shows a wide table row by row, with its header beside each figure.
+        label = f' data-label="{escape(headers[column], quote=True)}"'
+        name, kind = ("th", ' scope="row"') if column == 0 else ("td", label)
         align = ' class="number"' if numeric[column] else ""
         return f"<{name}{kind}{align}>{escape(_written(value))}{bar}</{name}>"
 
@@ -189,4 +194,7 @@ def _table(
         lines.append(f'<tr class="marked">{cells}</tr>' if number in highlight else f"<tr>{cells}</tr>")
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     head, body = "".join(titles), "".join(lines)
-    return f'<div class="scroll"><table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    wide = ' class="wide"' if len(headers) > _NARROW else ""
+    return (
+        f'<div class="scroll"><table{wide}>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )

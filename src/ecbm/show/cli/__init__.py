@@ -15,7 +15,7 @@ import typer
 from ecbm._version import __version__
 from ecbm.errors import EcbmError
 from ecbm.show.cli import editing, history, keeping, looking, starting, using
-from ecbm.show.cli.common import Interrupted, print_json
+from ecbm.show.cli.common import Interrupted, flowing, print_json
 from ecbm.terminal import is_plain
 
 __all__ = ["app", "main", "print_json"]
@@ -23,13 +23,16 @@ __all__ = ["app", "main", "print_json"]
 _INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C has ended
 
 app = typer.Typer(
-    help="Editable concept bottleneck models: train, look, correct.",
+    help="Editable concept bottleneck models: train, look, correct.\n\n"
+    "To begin: 'ecbm demo', or 'ecbm init ward --builtin birds' and 'ecbm train ward'. Every command has --help.",
     invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 for family in (looking, starting, using, editing, history, keeping):
     family.register(app)
+for command in app.registered_commands:
+    command.help = flowing(command.callback.__doc__ or "")
 
 
 def _version(show: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import sys
@@ -17,7 +18,7 @@ from ecbm.terminal import is_plain, new_console
 __all__ = [
     "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "VersionOption",
     "WorkspaceArgument",
-    "figure", "print_json", "say", "styled",
+    "figure", "flowing", "print_json", "say", "styled",
 ]  # fmt: skip
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -45,6 +46,20 @@ VersionOption = Annotated[
 
 class Interrupted(EcbmError):
     """The user pressed Ctrl-C; the message says what is kept."""
+
+
+def flowing(text: str) -> str:
+    """A docstring for ``--help``: paragraphs in one line, so that the terminal breaks them where it ends.
+
+    Lines of an example (they begin with a brace or a quotation mark) stay as they are.
+
+    Examples
+    --------
+    >>> flowing("One. Two\\n    three.\\n\\n    Four.")
+    'One. Two three.\\n\\nFour.'
+    """
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(part if part[:1] in ("{", '"') else " ".join(part.split()) for part in paragraphs)
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ecbm.show.cli.common import say
-from ecbm.show.cli.tables import print_table
+from ecbm.show.tables import print_table
 
 __all__ = ["show_overview"]
 

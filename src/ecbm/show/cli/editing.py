@@ -132,9 +132,7 @@ def _moved(opened: Workspace, before: int, after: int, as_json: bool) -> None:
 def erase(
     workspace: WorkspaceArgument,
     ids: Annotated[list[str], typer.Option("--ids", help="Samples to erase; ids may follow one another.")],
-    more: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="More ids.", show_default=False)
-    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="ID", help="More ids.", show_default=False)] = None,
     method: Annotated[
         str, typer.Option(help="auto, exact, or retrain (also trains a deep backbone anew).")
     ] = "auto",

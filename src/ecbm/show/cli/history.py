@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from ecbm.show.cli.common import JsonOption, WorkspaceArgument, figure, print_json, say, styled
-from ecbm.show.cli.tables import print_table
+from ecbm.show.tables import print_table
 from ecbm.words import counted, listed, local_time, summary_words
 
 __all__ = ["register"]
 
 VersionArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[VERSION]", help="A number as 'ecbm log' shows it; the current one by default."),
+    typer.Argument(metavar="VERSION", help="A number as 'ecbm log' shows it; the current one by default."),
 ]
 
 

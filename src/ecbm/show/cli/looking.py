@@ -34,7 +34,7 @@ def demo(
 
 
 def describe(
-    path: Annotated[Path, typer.Argument(help="CSV, Parquet, or a folder written by ecbm.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="CSV, Parquet, or a folder written by ecbm.")],
     features: Annotated[Path | None, typer.Option(help="Feature array (.npy, .npz), one row a sample.")] = None,
     images: Annotated[Path | None, typer.Option(help="Folder or zip with the pictures.")] = None,
     image_size: Annotated[int | None, typer.Option(help="Resize pictures to this height and width.")] = None,

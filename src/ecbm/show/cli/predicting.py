@@ -11,7 +11,7 @@ import typer
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.show.cli.common import JsonOption, VersionOption, WorkspaceArgument, print_json, say
-from ecbm.show.cli.tables import print_table
+from ecbm.show.tables import print_table
 from ecbm.words import counted
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def predict(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="INPUT...",
+            metavar="INPUT",
             help="Pictures, folders or zips of pictures, feature arrays (.npy, .npz), or ids of samples.",
             show_default=False,
         ),

@@ -29,15 +29,27 @@ _BUILT_IN = ("birds", "breast_cancer")
 
 BackboneOption = Annotated[
     str | None,
-    typer.Option(help="auto, linear (frozen features), mlp, convnet or resnet18.", rich_help_panel="Recipe"),
+    typer.Option(
+        help="auto (linear for features, convnet for pictures), linear (frozen), mlp, convnet or resnet18.",
+        rich_help_panel="Recipe",
+    ),
 ]
 RegimeOption = Annotated[
-    str | None, typer.Option(help="sequential, independent or joint.", rich_help_panel="Recipe")
+    str | None, typer.Option(help="sequential (default), independent or joint.", rich_help_panel="Recipe")
 ]
-BottleneckOption = Annotated[str | None, typer.Option(help="logits or probabilities.", rich_help_panel="Recipe")]
-EpochsOption = Annotated[int | None, typer.Option(help="Epochs of a deep backbone.", rich_help_panel="Recipe")]
-BatchOption = Annotated[int | None, typer.Option(help="Samples in a batch.", rich_help_panel="Recipe")]
-RateOption = Annotated[float | None, typer.Option(help="Peak learning rate.", rich_help_panel="Recipe")]
+BottleneckOption = Annotated[
+    str | None, typer.Option(help="logits (default) or probabilities.", rich_help_panel="Recipe")
+]
+EpochsOption = Annotated[
+    int | None, typer.Option(help="Epochs of a deep backbone; 20 by default.", rich_help_panel="Recipe")
+]
+BatchOption = Annotated[
+    int | None, typer.Option(help="Samples in a batch; 64 by default.", rich_help_panel="Recipe")
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(help="Peak learning rate; by default 0.01 for convnet, else 0.001.", rich_help_panel="Recipe"),
+]
 ConceptL2Option = Annotated[float | None, typer.Option(help="L2 of the concept stage.", rich_help_panel="Recipe")]
 LabelL2Option = Annotated[float | None, typer.Option(help="L2 of the label stage.", rich_help_panel="Recipe")]
 SeedOption = Annotated[
@@ -57,7 +69,9 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def init(
-    workspace: Annotated[Path, typer.Argument(help="Folder to make; must be new or empty.", show_default=False)],
+    workspace: Annotated[
+        Path, typer.Argument(metavar="WORKSPACE", help="Folder to make; must be new or empty.", show_default=False)
+    ],
     data: Annotated[
         Path | None, typer.Option(help="Table of samples (CSV, Parquet) or a dataset folder.", show_default=False)
     ] = None,

@@ -8,7 +8,7 @@ import typer
 
 from ecbm.show.cli.common import JsonOption, VersionOption, WorkspaceArgument, figure, print_json
 from ecbm.show.cli.predicting import predict
-from ecbm.show.cli.tables import print_table
+from ecbm.show.tables import print_table
 
 __all__ = ["register"]
 

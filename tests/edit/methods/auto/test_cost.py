@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+import torch
+from torch import nn
 
 import ecbm
 from ecbm.edit.alignment import align
@@ -27,16 +29,24 @@ def cost_of(model: ecbm.ConceptBottleneck, edit: ecbm.Edit) -> CostModel:
 EDIT = ecbm.Edit(remove_samples=DATA.split("train").ids[5:8])
 
 
-def test_a_forward_pass_is_two_operations_a_weight(model: ecbm.ConceptBottleneck) -> None:
-    assert forward_operations(model) == 2 * (6 * 8 + 8 * 4 + 4 * 5)
+def test_a_forward_pass_is_two_operations_a_weight_and_a_price_for_every_number_written() -> None:
+    network = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+    assert forward_operations(network, torch.zeros(1, 6)) == 2 * (6 * 8 + 8 * 4) + 100 * (8 + 8 + 4)
+
+
+def test_what_is_behind_a_cut_costs_less_the_later_the_cut(model: ecbm.ConceptBottleneck) -> None:
+    cost = cost_of(model, EDIT)
+    short, whole = cost.tails
+    assert 2 * (8 * 4 + 4 * 5) < short < whole <= cost.forward
+    assert cost.tail_step(cost.forward) == cost.step
 
 
 def test_retraining_is_its_epochs_its_features_and_both_heads(model: ecbm.ConceptBottleneck) -> None:
     cost, training = cost_of(model, EDIT), model.provenance.training
-    n, val, forward = len(DATA.split("train")) - 3, len(DATA.split("val")), forward_operations(model)
+    n, val = len(DATA.split("train")) - 3, len(DATA.split("val"))
     epochs = 3 * (cost.passes(n, backward=True) + cost.passes(val) + (cost.step - cost.passes(64, backward=True)))
-    heads = 4 * n * (5 * training["concept_work"] + 6 * training["label_work"])
-    assert cost.retraining == pytest.approx(epochs + forward * n + heads)
+    heads = cost.basis + cost.concept_work(training["concept_work"]) + cost.label_work(training["label_work"])
+    assert cost.retraining == pytest.approx(epochs + cost.forward * n + heads)
 
 
 def test_counts_do_not_depend_on_a_clock(model: ecbm.ConceptBottleneck) -> None:

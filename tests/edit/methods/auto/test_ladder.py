@@ -17,7 +17,8 @@ from ecbm.edit.alignment import Alignment, align
 from ecbm.edit.gradients import concept_part
 from ecbm.edit.methods.auto.cost import CostModel
 from ecbm.edit.methods.auto.ladder import Ladder, climb
-from ecbm.edit.methods.auto.rungs import MOVES, Moved
+from ecbm.edit.methods.auto.moves import MOVES
+from ecbm.edit.methods.auto.rungs import GradientSteps, Moved
 from ecbm.edit.methods.base import Options, Outcome
 from kit import tabular
 
@@ -69,12 +70,14 @@ class Helpful(Fake):
         super().__init__("helpful steps", 1.0)
 
     def run(self, ladder: Ladder, work: float) -> Moved | None:
-        return MOVES[-1].run(ladder, 200 * ladder.cost.step)
+        return GradientSteps().run(ladder, 200 * ladder.cost.step)
 
 
 def run(model: ecbm.ConceptBottleneck, edit: ecbm.Edit, moves: Any, **options: Any) -> Outcome:
     alignment, state = aligned(model, edit), ecbm.Editor(model, DATA).state
     cost = dataclasses.replace(CostModel.of(alignment), closing=0.0, labels=0.0)
+    if [type(move) for move in moves] == [GradientSteps]:
+        cost = dataclasses.replace(cost, tails=())  # as if the backbone could not be cut
     return climb(alignment, state, Options(**{"budget": 1.0} | options), cost, moves)
 
 

@@ -17,6 +17,6 @@ def auto_edit(alignment: Alignment, state: EditorState, options: Options) -> Out
         return exact_edit(alignment, state, options)
     from ecbm.edit.methods.auto.cost import CostModel
     from ecbm.edit.methods.auto.ladder import climb
-    from ecbm.edit.methods.auto.rungs import MOVES
+    from ecbm.edit.methods.auto.moves import MOVES
 
     return climb(alignment, state, options, CostModel.of(alignment), MOVES)
