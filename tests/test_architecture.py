@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,16 @@ def test_imports_point_one_way(path):
 def test_every_folder_is_a_word_of_the_sentence():
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(ORDER)
+
+
+def test_the_guide_says_what_every_file_of_the_larger_rooms_is_for() -> None:
+    guide = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = {name.rsplit("/", 1)[-1] for name in re.findall(r"`([\w/*]+\.py)`", guide)}
+    rooms = [*(PACKAGE / "train" / "heads").rglob("*.py"), *(PACKAGE / "edit").rglob("*.py")]
+    rooms += (PACKAGE / "keep").rglob("*.py")
+    missing = [
+        path.relative_to(PACKAGE).as_posix()
+        for path in rooms
+        if path.name != "__init__.py" and not any(fnmatch(path.name, name) for name in named)
+    ]
+    assert not missing
