@@ -13,6 +13,7 @@ import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 
+from ecbm.read.arrow_memory import arrow_stream
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs
 
@@ -92,7 +93,7 @@ def table_bytes(frame: Frame) -> bytes:
 
 def read_table(content: bytes) -> Frame:
     """Inverse of :func:`table_bytes`."""
-    table = pa.parquet.read_table(io.BytesIO(content), use_threads=False)
+    table = pa.parquet.ParquetFile(arrow_stream(content)).read(use_threads=False)
     names = json.loads(table.schema.metadata[b"names"])
     columns = [table.column(f"concept{column}").to_numpy() for column in range(len(names["concepts"]))]
     bits = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0), np.uint32)
