@@ -14,6 +14,7 @@ import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 
+from ecbm.read.arrow_memory import arrow_stream
 from ecbm.read.dataset import Dataset
 from ecbm.read.digests import RowDigests
 from ecbm.read.inputs import Inputs
@@ -132,7 +133,7 @@ def table_bytes(table: StoredTable) -> bytes:
 
 def read_table(content: bytes) -> StoredTable:
     """Inverse of :func:`table_bytes`."""
-    table = pa.parquet.ParquetFile(io.BytesIO(content)).read(use_threads=False)
+    table = pa.parquet.ParquetFile(arrow_stream(content)).read(use_threads=False)
     names = json.loads(table.schema.metadata[b"names"])
     columns = [_numbers(table.column(f"concept{column}"), np.uint32) for column in range(len(names["concepts"]))]
     bits = np.stack(columns, axis=1) if columns else np.zeros((len(table), 0), np.uint32)
