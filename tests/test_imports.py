@@ -50,7 +50,7 @@ def child(label, work):
     failed.append(os.wait()[1] != 0)
 
 failed = []
-# In the folder that is a verb too, each module is the first one that a process imports, in one form after the other.
+# In the folder that is a verb too, each module is the first that a process imports, in one form after the other.
 for place, name in enumerate(name for name in MODULES if name.startswith("ecbm.train")):
     first = place % len(FORMS)
     child(name, lambda: take(name, FORMS[first:] + FORMS[:first]))
