@@ -31,7 +31,7 @@ def module_name(file: Path, root: Path) -> str:
 
 
 def imported(tree: ast.AST, package: list[str]) -> Iterator[tuple[int, str]]:
-    """(line, module) of every import: at the top, in a function, for type checking only, or by ``import_module``."""
+    """(line, module) of every import: at the top, in a function, for type checking, by ``import_module``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, name.name) for name in node.names)
