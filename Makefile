@@ -44,6 +44,7 @@ lint: .venv/lint
 	@$(BIN)/mypy
 
 bench: .venv/bench
+	@$(BIN)/python benchmarks/reading.py
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/curvature.py
 	@$(BIN)/python benchmarks/frozen.py

@@ -23,7 +23,7 @@ from ecbm.verify.fidelity import affordable_steps, closure, fine_tuned, recovery
 
 __all__ = [
     "HEADERS", "OURS", "OVERLOOKED", "QUICK", "Repair", "Row", "careless", "print_repair", "run_repair",
-    "table_cells",
+    "table_cells", "under_two_seeds",
 ]  # fmt: skip
 
 OVERLOOKED = ("crest=yes", "eye_ring=yes", "wing_bar=yes", "mask=yes", "breast_pattern=streaked")
@@ -69,6 +69,11 @@ def careless(data: Dataset, seed: int) -> Dataset:
     return data.replace(concepts=concepts)
 
 
+def under_two_seeds(recipe: Recipe) -> tuple[Recipe, Recipe]:
+    """The recipe, and the same under the next seed; the first one follows the last."""
+    return recipe, recipe.replace(seed=(recipe.seed + 1) % 2**63)
+
+
 def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     """Train on careless labels, repair the model in every way, and compare with retraining under two seeds."""
     before = careless(data, recipe.seed)
@@ -101,7 +106,7 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
         models[name] = [model for model in tuned if model is not None], seconds
     console.print("[bold]4[/bold] Retraining twice, to compare")
     started = time.monotonic()
-    retrained = [train(data, recipe), train(data, recipe.replace(seed=recipe.seed + 1))]
+    retrained = [train(data, one) for one in under_two_seeds(recipe)]
     cost = (time.monotonic() - started) / 2
     models["retraining"] = retrained, cost
     return Repair(before, edit, original, result, *_compare(models, original, retrained, test, cost), kept)
