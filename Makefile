@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test torture lint bench clean
+.PHONY: demo test torture endings lint bench clean
 
 .venv/base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -34,12 +34,17 @@ test: .venv/test
 torture: .venv/test
 	@OMP_NUM_THREADS=1 PYTHONPATH=tests:tests/keep $(BIN)/python tests/keep/torture.py $(TORTURE)
 
+# Ends processes on a loaded machine, 200 times in each way (about an hour on two cores); the test suite does a few.
+endings: .venv/test
+	@PYTHONPATH=tests $(BIN)/python tests/endings.py $(ENDINGS)
+
 lint: .venv/lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
 bench: .venv/bench
+	@$(BIN)/python benchmarks/reading.py
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/curvature.py
 	@$(BIN)/python benchmarks/frozen.py

@@ -4,7 +4,7 @@
 
 Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures with the convnet. For each of them
 and each scenario (``fidelity_scenarios.py``): no-op, heads only, fine-tuning for the same time with the best of
-two learning rates (with and without exact heads; its closing solves are part of the time, so that a short budget
+two learning rates (with and without exact heads; its closing solves are part of the work, so that a short budget
 may leave none for it), ``hessian``, ``ekfac``, ``auto`` at budgets of 2, 5, 10 and 20 % of retraining, ``exact`` on
 the frozen backbone, and retraining under three seeds. ``hessian`` takes longer than retraining once there is a
 backbone (twice as long on the MLP, more than four times on pictures): beside the linear one it is run once.
@@ -41,10 +41,10 @@ from rich.console import Console
 from torch import Tensor
 
 import ecbm
-from ecbm.edit.situation import Situation, situation_of
+from ecbm.edit.alignment import Alignment, align
 from ecbm.progress import silence
 from ecbm.train.model import Provenance
-from ecbm.verify.fidelity import closing_seconds, closure, fine_tuned, recovery
+from ecbm.verify.fidelity import affordable_steps, closure, fine_tuned, recovery
 from fidelity_scenarios import SCENARIOS
 from fidelity_tables import markdown, plot, show
 
@@ -140,7 +140,7 @@ def closed(edited: Tensor | None, original: Tensor | None, retrained: Tensor | N
 
 
 def candidates(
-    editor: ecbm.Editor, edit: ecbm.Edit, situation: Situation, retraining: float, quick: bool, hessian: bool
+    editor: ecbm.Editor, edit: ecbm.Edit, alignment: Alignment, quick: bool, hessian: bool
 ) -> dict[str, tuple[list[ecbm.ConceptBottleneck], float, str]]:
     """Every row: models (several where a grid is tried and the best counts), seconds, and a note."""
     linear, peak = editor.model.recipe.is_linear, editor.model.recipe.peak_learning_rate
@@ -165,23 +165,16 @@ def candidates(
     budgets = () if linear else ((0.05, 0.2) if quick else BUDGETS)
     for budget in budgets:
         timed(f"auto, budget {budget:.0%}", "auto", budget=budget)
-    durations = [out["exact" if linear else "heads only"][1]] if linear else [b * retraining for b in budgets]
     controls = {"fine-tuning": False} if linear else {"fine-tuning": False, "fine-tuning, heads exactly": True}
-    closings = {
-        name: closing_seconds(editor, situation, exact_heads=exact_heads) for name, exact_heads in controls.items()
-    }
-    for duration, budget in zip(durations, budgets or (None,), strict=True):
+    for budget in budgets or (0.2,):
         for name, exact_heads in controls.items():
-            tuned = [
-                fine_tuned(
-                    editor, situation, duration, rate * peak, exact_heads=exact_heads, closing=closings[name]
-                )
-                for rate in RATES
-            ]
-            label = f"{name}, {budget:.0%}" if budget else f"{name}, same time"
+            steps = affordable_steps(alignment, budget, exact_heads=exact_heads)
+            started = time.monotonic()
+            tuned = [fine_tuned(editor, alignment, steps, rate * peak, exact_heads=exact_heads) for rate in RATES]
+            seconds = (time.monotonic() - started) / len(RATES)
             models = [model for model in tuned if model is not None]
             if models:
-                out[label] = models, duration, "best of two learning rates on the test data"
+                out[f"{name}, {budget:.0%}"] = models, seconds, "best of two learning rates on the test data"
     return out
 
 
@@ -215,9 +208,6 @@ def run_scenario(
     original = statistics.fmean(predictions(model, test, names)[metric] for model in trained.values())
     harmful = recovery(reached, original, reached, spread) is not None
     for seed, model in trained.items():
-        # A budget is a share of what retraining takes: of the same figure that the controls are timed by.
-        training = {**model.provenance.training, "seconds": seconds}
-        model.provenance = Provenance(model.provenance.data_fingerprint, training)
         start = predictions(model, test, names)
 
         def judge(model: ecbm.ConceptBottleneck, start: dict[str, Any] = start) -> dict[str, Any]:
@@ -232,9 +222,9 @@ def run_scenario(
             }
 
         editor = ecbm.Editor(model, before)
-        situation = situation_of(model, before, edit, after)
+        alignment = align(model, before, edit, after)
         rows = {"no-op": ([model], 0.0, "")} | candidates(
-            editor, edit, situation, seconds, quick, hessian=_with_hessian(recipe, scenario, seed, quick)
+            editor, edit, alignment, quick, hessian=_with_hessian(recipe, scenario, seed, quick)
         )
         for name, (models, cost, note) in rows.items():
             judged = [judge(m) for m in models]

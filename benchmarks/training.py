@@ -27,7 +27,7 @@ from torch.nn import functional
 
 import ecbm
 from ecbm.train.backbones import Standardise, build_backbone
-from ecbm.train.convex import concept_objective, label_objective, with_ones
+from ecbm.train.heads.objectives import concept_objective, label_objective, with_ones
 from ecbm.train.terms import concept_terms
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

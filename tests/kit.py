@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import ecbm
 from ecbm.train.model import linear_from
@@ -143,3 +144,25 @@ def newton_multinomial(design: Tensor, labels: Tensor, weights: Tensor, classes:
         step = torch.linalg.solve(torch.func.hessian(objective)(flat), gradient)
         flat = flat - _safe_length(objective, flat, step, gradient) * step
     return flat.view(classes, width)
+
+
+def concept_objective(
+    design: Tensor, targets: Tensor, weights: Tensor, parameters: Tensor, l2: float
+) -> tuple[Tensor, Tensor]:
+    """J_C of every concept (k,) and its gradient (k, d), written out; targets may be NaN where a weight is 0."""
+    logits = design @ parameters.T
+    targets = torch.where(weights == 0, 0.0, targets.double())
+    losses = (weights * (functional.softplus(logits) - targets * logits)).sum(0) / len(design)
+    gradient = (weights * (torch.sigmoid(logits) - targets)).T @ design / len(design) + l2 * parameters
+    return losses + 0.5 * l2 * parameters.square().sum(1), gradient
+
+
+def label_objective(
+    design: Tensor, labels: Tensor, weights: Tensor, parameters: Tensor, l2: float
+) -> tuple[Tensor, Tensor]:
+    """J_Y () and its gradient (classes, d), written out."""
+    logits = design @ parameters.T
+    losses = functional.cross_entropy(logits, labels, reduction="none")
+    residual = torch.softmax(logits, 1) - functional.one_hot(labels, len(parameters))
+    gradient = (weights[:, None] * residual).T @ design / len(design) + l2 * parameters
+    return (weights * losses).sum() / len(design) + 0.5 * l2 * parameters.square().sum(), gradient

@@ -7,16 +7,24 @@ where a bias makes a size odd.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
-from scipy.linalg import blas, lapack
 from torch import Tensor
 
 __all__ = ["add_gram_", "add_product_", "multiply", "symmetric_eigen"]
 
 _SMALL = 1 << 16
 """Numbers in a product below which calling SciPy costs more than it saves."""
+
+
+@cache
+def _scipy() -> Any:
+    """SciPy's linear algebra, which takes a while to load, when it is first used."""
+    from scipy import linalg
+
+    return linalg
 
 
 def _transposed(matrix: Tensor) -> tuple[Any, int] | None:
@@ -32,6 +40,7 @@ def add_product_(total: Tensor, left: Tensor, right: Tensor, keep: float = 1.0) 
     if total.device.type == "cpu" and total.is_contiguous():
         first, second = _transposed(right), _transposed(left)
         if first is not None and second is not None:
+            blas = _scipy().blas
             gemm = blas.sgemm if total.dtype == torch.float32 else blas.dgemm
             # (left right)ᵀ = rightᵀ leftᵀ: by columns that is total by rows
             gemm(
@@ -62,6 +71,7 @@ def add_gram_(total: Tensor, rows: Tensor) -> None:
     if total.device.type == "cpu" and total.is_contiguous():
         columns = _transposed(rows)
         if columns is not None:
+            blas = _scipy().blas
             update = blas.ssyrk if total.dtype == torch.float32 else blas.dsyrk
             # by columns the upper triangle of the rows is the lower one
             update(1.0, columns[0], beta=1.0, c=total.numpy().T, trans=columns[1], lower=1, overwrite_c=1)
@@ -78,6 +88,7 @@ def symmetric_eigen(matrices: Tensor, dtype: torch.dtype = torch.float64) -> tup
     if matrices.device.type != "cpu":
         values, vectors = torch.linalg.eigh(matrices.to(dtype), UPLO="U")
         return values.double().clamp_min_(0), vectors.contiguous()
+    lapack = _scipy().lapack
     solve = lapack.ssyevd if dtype == torch.float32 else lapack.dsyevd
     values = torch.empty(matrices.shape[:-1], dtype=torch.float64)
     rows = torch.empty(matrices.shape, dtype=dtype)

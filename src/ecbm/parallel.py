@@ -6,6 +6,7 @@ Every function is the identity when the program runs alone, so the code that cal
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 
 import torch
@@ -18,12 +19,20 @@ __all__ = ["all_reduce_sum", "broadcast", "gather_rows", "join_group", "rank", "
 def join_group() -> None:
     """Join the process group that ``torchrun`` describes in the environment, if there is one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        # Before there is a group: the module keeps the group of its first import in default arguments, and torch
+        # imports it with the first optimiser. A group that is kept lives on with its threads after it is destroyed.
+        importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(_leave_group)
 
 
 def _leave_group() -> None:
-    """Stop the group's threads before the interpreter ends: one still running then may abort the process."""
+    """End the group's threads, which may still hold tensors, before the interpreter ends.
+
+    A thread that lets go of a tensor of Python's needs the interpreter; one that has to wait for it while the
+    interpreter is ending brings down the process (SIGABRT). Destroying the group joins its threads, as long as
+    nobody else keeps the group.
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -21,6 +21,8 @@ __all__ = ["Bar", "progress", "silence"]
 _PLAIN_EVERY_SECONDS = 10.0
 _PLAIN_AFTER_SECONDS = 2.0
 _silenced = False
+# Rich draws one display at a time.
+_display: Progress | None = None
 
 
 def silence(quiet: bool = True) -> None:
@@ -58,17 +60,30 @@ class Bar:
                 flush=True,
             )
 
+    def remove(self) -> None:
+        """Take the bar off a display that goes on."""
+        if self._live is not None and self._task is not None:
+            self._live.remove_task(self._task)
+
 
 @contextmanager
 def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
     """Show progress of ``total`` steps while the block runs, ``done`` of which were taken before it.
 
-    Only the first process of a group prints.
+    Only the first process of a group prints. Inside another one's block, its bar stands below that one's.
     """
+    global _display
     quiet = _silenced or int(os.environ.get("RANK", "0")) != 0
     # A bar is drawn over and over with escape codes, which a plain terminal may show as they are.
     if quiet or not sys.stderr.isatty() or is_plain():
         yield Bar(title, total, None, quiet, done)
+        return
+    if _display is not None:
+        bar = Bar(title, total, _display, quiet, done)
+        try:
+            yield bar
+        finally:
+            bar.remove()
         return
     columns = (
         TextColumn("{task.description}"),
@@ -78,4 +93,8 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=new_console(stderr=True), transient=True) as live:
-        yield Bar(title, total, live, quiet, done)
+        _display = live
+        try:
+            yield Bar(title, total, live, quiet, done)
+        finally:
+            _display = None

@@ -218,10 +218,27 @@ def naive_patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
     return torch.stack(columns, 1)
 
 
+def rows_of_linear(layer: nn.Linear, a: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    return a.reshape(-1, 1, layer.in_features), s.reshape(-1, 1, layer.out_features)
+
+
+def rows_of_convolution(layer: nn.Conv2d, a: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
+    per_group = layer.out_channels // layer.groups
+    return naive_patches(layer, a), s[0].flatten(1).T.reshape(-1, layer.groups, per_group)
+
+
+ROWS: dict[type[nn.Module], Callable[..., tuple[Tensor, Tensor]]] = {
+    nn.Linear: rows_of_linear,
+    nn.Conv2d: rows_of_convolution,
+}
+"""What a layer multiplies at every position for one sample, and the gradient at its output there: both
+positions × groups × size, from its whole input and the gradient of its whole output."""
+
+
 def reference_blocks(case: Case, fisher: str, seed: int = 0) -> dict[str, Tensor]:
-    """The EK-FAC matrix of every Linear and Conv2d, as (weight, bias), by explicit Kronecker products."""
+    """The EK-FAC matrix of every layer in ROWS, as (weight, bias), by explicit Kronecker products."""
     module, n = case.module, len(case.inputs)
-    layers = {name: m for name, m in module.named_modules() if isinstance(m, nn.Linear | nn.Conv2d)}
+    layers = {name: m for name, m in module.named_modules() if type(m) in ROWS}
     store: dict[str, list[tuple[Tensor, list[Tensor]]]] = {}
 
     def watch(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
@@ -248,14 +265,9 @@ def reference_blocks(case: Case, fisher: str, seed: int = 0) -> dict[str, Tensor
             out = module(case.inputs[i : i + 1].clone())
             out.backward(column[i : i + 1])
             for name, layer in layers.items():
-                groups = layer.groups if isinstance(layer, nn.Conv2d) else 1
+                groups = getattr(layer, "groups", 1)
                 for a, (s,) in store[name]:
-                    if isinstance(layer, nn.Conv2d):
-                        rows = naive_patches(layer, a)
-                        s = s[0].flatten(1).T.reshape(-1, groups, layer.out_channels // groups)
-                    else:
-                        rows = a.reshape(-1, 1, layer.in_features)
-                        s = s.reshape(-1, 1, layer.out_features)
+                    rows, s = ROWS[type(layer)](layer, a, s)
                     if layer.bias is not None:
                         rows = torch.cat([rows, torch.ones(*rows.shape[:2], 1, dtype=rows.dtype)], 2)
                     omega[name] = omega.get(name, 0) + torch.einsum("tgi,tgj->gij", rows, rows) / len(outputs)

@@ -72,8 +72,6 @@ def main() -> None:
     )
     if parallel.rank() == 0:
         fitted.save(options.out)
-    if parallel.world_size() > 1:
-        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ from torch import Tensor
 
 import ecbm
 from ecbm.train import stages
-from ecbm.train.convex import with_ones
+from ecbm.train.heads.objectives import with_ones
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import concept_terms, positive_weights
 from kit import tabular
 
+METHODS = ("auto", "exact", "ekfac", "hessian", "retrain")
 LEVELS = (
     "correct concepts",
     "soften and blank concepts",

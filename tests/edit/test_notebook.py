@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ecbm
-from ecbm.keep.changing import create_workspace, edit_model, train_model
 from ecbm.keep.workspace import Workspace
 from ecbm.words import summary_words
 from kit import tabular
@@ -21,9 +20,9 @@ EDIT = ecbm.Edit(
 def test_a_result_prints_the_sentence_that_show_prints(tmp_path):
     edit = ecbm.Edit(correct_concepts=[("s0", "round", 0.25)], remove_samples=["s5"])
     result = ecbm.Editor(ecbm.train(DATA), DATA).apply(edit)
-    workspace = create_workspace(tmp_path / "w", DATA)
-    train_model(workspace, ecbm.Recipe())
-    version, _ = edit_model(workspace, edit)
+    workspace = Workspace.create(tmp_path / "w", DATA)
+    workspace.train()
+    version, _ = workspace.edit(edit)
     sentence = summary_words(Workspace(tmp_path / "w").version(version).summary)
     assert sentence.startswith("corrected 1 concept label of 1 sample; removed 1 sample; ")
     assert repr(result) == f"<EditResult: {sentence}>"

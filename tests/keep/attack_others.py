@@ -12,10 +12,8 @@ from workspace_kit import copy, edited_workspace, trained_workspace
 
 import ecbm
 from ecbm.errors import EcbmError
-from ecbm.keep.change import MovedOnError
-from ecbm.keep.changing import edit_model
 from ecbm.keep.checking import check_workspace
-from ecbm.keep.signature import Signature
+from ecbm.keep.transaction import MovedOnError
 from ecbm.keep.workspace import Workspace
 
 
@@ -30,9 +28,7 @@ def _editor(folder: Path, worker: int, workers: int, edits: int) -> None:
         deadline = time.monotonic() + 600
         while True:
             try:
-                edit_model(
-                    workspace, edit, "exact", signature=Signature(f"worker{worker}", f"edit {worker}/{number}")
-                )
+                workspace.edit(edit, "exact", author=f"worker{worker}", reason=f"edit {worker}/{number}")
                 break
             except MovedOnError:
                 if time.monotonic() > deadline:

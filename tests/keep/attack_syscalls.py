@@ -35,11 +35,12 @@ def run_syscalls(operations: list[str], modes: list[str], every: int, first: int
         library = Path(folder) / "shim.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, HERE / "fault_shim.c", "-ldl"], check=True)
         settings = json.dumps({"operations": operations, "modes": modes, "every": every, "first": first})
+        inherited = filter(None, [os.environ.get("PYTHONPATH")])
         environment = os.environ | {
             "LD_PRELOAD": str(library),
             "SHIM": str(library),
             "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]),
+            "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent), *inherited]),
         }
         done = subprocess.run(
             [sys.executable, __file__, settings, folder],

@@ -13,11 +13,10 @@ from pathlib import Path
 from workspace_kit import RECIPE
 
 import ecbm
-from ecbm.keep import change, database, ledger
-from ecbm.keep.change import NewVersion
-from ecbm.keep.changing import create_workspace, edit_model, train_model
+from ecbm.keep import database, ledger, transaction
 from ecbm.keep.checking import check_workspace
 from ecbm.keep.ledger import Detail
+from ecbm.keep.transaction import NewVersion
 from ecbm.keep.workspace import Workspace
 from kit import tabular
 
@@ -25,13 +24,13 @@ from kit import tabular
 def large_workspace(folder: Path, samples: int, versions: int, entries: int, width: int = 64) -> Workspace:
     """A workspace that is large in every direction; its many versions share their arrays."""
     names = [f"concept{number}" for number in range(40)]
-    workspace = create_workspace(folder, tabular(samples, width, concepts=names), RECIPE)
-    train_model(workspace, RECIPE)
-    version, report = edit_model(workspace, ecbm.Edit(correct_concepts=[("s0", "concept3", 0.5)]), "exact")
+    workspace = Workspace.create(folder, tabular(samples, width, concepts=names), RECIPE)
+    workspace.train(RECIPE)
+    version, report = workspace.edit(ecbm.Edit(correct_concepts=[("s0", "concept3", 0.5)]), "exact")
     sample = workspace.version(version)
     assert sample.data is not None
     facts = workspace.described([sample])[0]["fingerprints"]
-    with change.begin(folder, version) as opened, database.transaction(opened.connection):
+    with transaction.begin(folder, version) as opened, database.atomically(opened.connection):
         for number in range(version + 1, versions):
             new = NewVersion("edit", number - 1, sample.model, sample.data, sample.summary, facts)
             item = Detail("item", {"correct_concepts": {"concept3": 1}}, f"s{number}")
@@ -52,7 +51,7 @@ def large_workspace(folder: Path, samples: int, versions: int, entries: int, wid
 def written_by_edit(workspace: Workspace) -> tuple[int, float]:
     """Bytes of new array files, and seconds, of correcting one label."""
     before, started = workspace.counts()["bytes"], time.monotonic()
-    edit_model(workspace, ecbm.Edit(correct_concepts=[("s1", "concept5", 0.5)]), "exact")
+    workspace.edit(ecbm.Edit(correct_concepts=[("s1", "concept5", 0.5)]), "exact")
     return workspace.counts()["bytes"] - before, time.monotonic() - started
 
 

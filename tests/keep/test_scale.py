@@ -1,8 +1,8 @@
-"""A workspace with many versions and entries answers quickly, and an edit of it writes little."""
+"""A workspace with many versions and entries answers, an edit of it writes little; ``scale.py`` prints times."""
 
 from __future__ import annotations
 
-import time
+import json
 
 import pytest
 from attack_malformed import command
@@ -16,12 +16,21 @@ def large(tmp_path_factory):
     return large_workspace(tmp_path_factory.mktemp("large") / "w", 2000, 1000, 10_000, width=8)
 
 
+def test_the_whole_history_is_read(large):
+    status, out, _ = command("log", large.folder, "--json")
+    assert status == 0
+    versions = [version["version"] for version in json.loads(out)["versions"]]
+    assert versions == list(range(large.head, -1, -1))[:1000]
+    assert len(versions) == 1000
+
+
 @pytest.mark.parametrize("name", ["log", "show", "status"])
-def test_history_is_read_in_less_than_a_second(large, name):
-    assert command(name, large.folder)[0] == 0
-    started = time.process_time()
-    assert command(name, large.folder, "--json")[0] == 0
-    assert time.process_time() - started < 1
+def test_history_is_shown_without_reading_an_array(large, name, monkeypatch):
+    read = []
+    monkeypatch.setattr("ecbm.keep.objects.ObjectStore.get", lambda _, digest: read.append(digest))
+    for options in ([], ["--json"]):
+        assert command(name, large.folder, *options)[0] == 0
+    assert read == []
 
 
 def test_an_edit_writes_only_what_changed(large):

@@ -10,17 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import ecbm
-from ecbm.keep.changing import create_workspace, edit_model, train_model
-from ecbm.keep.erase import erase_samples
-from ecbm.keep.exporting import export_version
-from ecbm.keep.history import redo, undo
-from ecbm.keep.signature import Signature
 from ecbm.keep.workspace import Workspace
 from kit import tabular
 
 RECIPE = ecbm.Recipe(backbone="linear")
 PATIENT = "patient-zero"
-SIGNATURE = Signature("tester", "a test")
+SIGNATURE = {"author": "tester", "reason": "a test"}
 
 
 def more_samples() -> ecbm.Dataset:
@@ -53,23 +48,23 @@ def small_data() -> ecbm.Dataset:
 
 def new_workspace(folder: Path) -> Workspace:
     """A workspace with data and no model."""
-    return create_workspace(folder, small_data(), RECIPE, source="elsewhere", signature=SIGNATURE)
+    return Workspace.create(folder, small_data(), RECIPE, source="elsewhere", **SIGNATURE)
 
 
 def trained_workspace(folder: Path) -> Workspace:
     """A workspace with a trained model (version 1)."""
     workspace = new_workspace(folder)
-    train_model(workspace, RECIPE, signature=SIGNATURE)
+    workspace.train(RECIPE, **SIGNATURE)
     return workspace
 
 
 def edited_workspace(folder: Path) -> Workspace:
     """A workspace with two edits (versions 2 and 3), of which the last is undone, and an export inside."""
     workspace = trained_workspace(folder)
-    edit_model(workspace, EDITS["mixed"](), signature=SIGNATURE)
-    edit_model(workspace, EDITS["class labels"](), signature=SIGNATURE)
-    undo(workspace, signature=SIGNATURE)
-    export_version(workspace, folder / "exports" / "one", signature=SIGNATURE)
+    workspace.edit(EDITS["mixed"](), **SIGNATURE)
+    workspace.edit(EDITS["class labels"](), **SIGNATURE)
+    workspace.undo(**SIGNATURE)
+    workspace.export(folder / "exports" / "one", **SIGNATURE)
     return workspace
 
 
@@ -78,19 +73,19 @@ def _init(folder: Path) -> Any:
 
 
 def _edit(name: str) -> Callable[[Path], Any]:
-    return lambda folder: edit_model(Workspace(folder), EDITS[name](), "exact", signature=SIGNATURE)
+    return lambda folder: Workspace(folder).edit(EDITS[name](), "exact", **SIGNATURE)
 
 
 # Operation: the workspace it starts from, and what it does.
 OPERATIONS: dict[str, tuple[Callable[[Path], Any] | None, Callable[[Path], Any]]] = {
     "init": (None, _init),
-    "train": (new_workspace, lambda folder: train_model(Workspace(folder), RECIPE, signature=SIGNATURE)),
+    "train": (new_workspace, lambda folder: Workspace(folder).train(RECIPE, **SIGNATURE)),
     **{f"edit: {name}": (trained_workspace, _edit(name)) for name in EDITS},
-    "undo": (edited_workspace, lambda folder: undo(Workspace(folder), signature=SIGNATURE)),
-    "redo": (edited_workspace, lambda folder: redo(Workspace(folder), signature=SIGNATURE)),
+    "undo": (edited_workspace, lambda folder: Workspace(folder).undo(**SIGNATURE)),
+    "redo": (edited_workspace, lambda folder: Workspace(folder).redo(**SIGNATURE)),
     "erase": (
         edited_workspace,
-        lambda folder: erase_samples(Workspace(folder), ["s1", PATIENT], signature=SIGNATURE),
+        lambda folder: Workspace(folder).erase(["s1", PATIENT], **SIGNATURE),
     ),
 }
 

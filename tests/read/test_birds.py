@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import torch
@@ -107,10 +105,3 @@ def test_arguments_out_of_range_are_refused_in_one_line(arguments, named):
     with pytest.raises(InputError, match=named) as caught:
         birds(**arguments)
     assert "\n" not in str(caught.value)
-
-
-def test_drawing_is_fast():
-    birds(n=80)
-    start = time.process_time()
-    birds(n=600, size=48)
-    assert 600 / (time.process_time() - start) >= 300

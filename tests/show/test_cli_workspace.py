@@ -146,6 +146,8 @@ def test_predictions_of_arrays_and_interventions(workspace, files, machine):
         (("erase", "W"), "--ids"),
         (("export", "W", "W/objects"), "exports go to"),
         (("check", "none"), "no such folder"),
+        (("check", "W", "1"), "add --replay"),
+        (("check", "W", "--replay", "7"), "unknown version"),
     ],
 )
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
@@ -175,6 +177,20 @@ def test_damage_is_reported_with_status_1(workspace, run):
     assert found["problems"][0]["repair"]
 
 
+def test_versions_are_computed_again(workspace, files, run, machine):
+    machine("edit", workspace, files / "edit.json")
+    found = machine("check", workspace, "--replay")
+    assert (found["ok"], found["problems"]) == (True, [])
+    assert [(item["version"], item["same"]) for item in found["replayed"]] == [(0, None), (1, True), (2, True)]
+    assert all(item["why"] for item in found["replayed"])
+    some = machine("check", workspace, "--replay", "2")
+    assert [item["version"] for item in some["replayed"]] == [2]
+    status, out, _ = run("check", workspace, "--replay", "1", "2")
+    assert status == 0
+    assert "version 2: the same; computed again from version 1" in out
+    assert "computed by ecbm" in run("show", workspace)[1]
+
+
 def test_a_lost_seal_can_be_repaired(workspace, run):
     (workspace / "seal").unlink()
     assert run("check", workspace)[0] == 1
@@ -194,7 +210,7 @@ def test_looking_at_history_does_not_load_the_arrays_libraries():
     """Their import takes longer than the command; only the package's own front may load them."""
     code = (
         "import sys, types; package = types.ModuleType('ecbm'); package.__path__ = [sys.argv[1]]; "
-        "sys.modules['ecbm'] = package; import ecbm.show.cli, ecbm.keep.workspace, ecbm.keep.history; "
+        "sys.modules['ecbm'] = package; import ecbm.show.cli, ecbm.keep.workspace, ecbm.keep.undo; "
         "print([name for name in ('torch', 'pandas', 'sklearn', 'pyarrow') if name in sys.modules])"
     )
     done = python("-c", code, os.path.dirname(ecbm.__file__))

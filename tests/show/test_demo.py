@@ -13,7 +13,7 @@ from rich.console import Console
 import ecbm
 from ecbm.show.demo import run_demo
 from ecbm.show.demo_page import find_correction, headline, story
-from ecbm.show.demo_repair import OURS, QUICK, Row
+from ecbm.show.demo_repair import OURS, QUICK, Row, under_two_seeds
 from ecbm.show.pictures import terminal_row
 from kit import CLASSES, CONCEPTS, hand_model
 
@@ -109,6 +109,13 @@ def test_the_demo_says_what_it_does_and_returns_the_figures(demo):
     assert result["seconds"] > 0
     assert result["intervention"]["before"] != result["intervention"]["after"]
     assert result["intervention"]["group"] in text
+
+
+@pytest.mark.parametrize("seed", [0, 2**63 - 1])
+def test_every_seed_has_another_one(seed):
+    first, second = under_two_seeds(ecbm.Recipe(seed=seed))
+    assert first.seed == seed
+    assert second.seed != seed
 
 
 def test_a_place_that_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch):

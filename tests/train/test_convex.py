@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 import pytest
 import torch
@@ -13,18 +11,14 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from ecbm.errors import EcbmError
-from ecbm.train.convex import (
-    FeatureBasis,
-    concept_objective,
-    label_objective,
-    solve_concept_head,
-    solve_label_head,
-    with_ones,
-)
-from kit import newton_logistic, newton_multinomial
+from ecbm.train.heads import concept
+from ecbm.train.heads.concept import solve_concept_head
+from ecbm.train.heads.label import solve_label_head
+from ecbm.train.heads.objectives import with_ones
+from ecbm.train.heads.precondition import FeatureBasis
+from kit import concept_objective, label_objective, newton_logistic, newton_multinomial
 
 TOLERANCE = 1e-10
-convex = import_module("ecbm.train.convex")
 
 
 def problem(case: str, seed: int = 0):
@@ -180,16 +174,16 @@ def test_inverses_within_leading_directions_save_products_and_change_nothing(mon
     targets = (design[:, :6] + 0.3 * torch.randn(400, 6, generator=draw) > 0).double()
     weights = (torch.rand(400, 6, generator=draw) > 0.2).double()
     built = []
-    build = convex._ConceptProblem._build
+    build = concept._ConceptProblem._build
 
     def counted(self, *given):
         built.append(len(given[1]))
         build(self, *given)
 
-    monkeypatch.setattr(convex._ConceptProblem, "_build", counted)
+    monkeypatch.setattr(concept._ConceptProblem, "_build", counted)
     with_leading = solve_concept_head(design, targets, weights, 1e-4)
     assert built
-    monkeypatch.setattr(convex._ConceptProblem, "solved", lambda *_: None)
+    monkeypatch.setattr(concept._ConceptProblem, "solved", lambda *_: None)
     without = solve_concept_head(design, targets, weights, 1e-4)
     assert with_leading.hessian_products < 0.7 * without.hessian_products
     torch.testing.assert_close(with_leading.parameters, without.parameters, atol=1e-5, rtol=0)

@@ -23,7 +23,9 @@ def test_classes_and_concepts_are_predicted_by_name():
     assert MODEL.predict_concepts(X) == [("size=big", "round"), ("color::red",)]
 
 
-@pytest.mark.parametrize("x", [X, X.numpy(), X.tolist(), X.double(), DATA, DATA.inputs], ids=str)
+@pytest.mark.parametrize(
+    "x", [X, X.numpy(), X.tolist(), X.double(), DATA, DATA.inputs], ids=lambda x: type(x).__name__
+)
 def test_anything_that_holds_inputs_is_taken(x):
     assert torch.equal(MODEL.class_probabilities(x), MODEL.class_probabilities(X))
 

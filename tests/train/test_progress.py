@@ -48,6 +48,21 @@ def test_a_terminal_gets_a_bar(talking, monkeypatch, capsys):
     assert "Counting" in out.err
 
 
+def test_a_bar_inside_another_stands_below_it(talking, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with progress("Replaying", 2) as outer:
+        for _ in range(2):
+            with progress("Training", 1) as inner:
+                inner.advance(loss=0.5)
+                assert [task.description for task in module._display.tasks] == ["Replaying", "Training"]
+            assert [task.description for task in module._display.tasks] == ["Replaying"]
+            outer.advance()
+    assert module._display is None
+    assert "Replaying" in capsys.readouterr().err
+
+
 def test_time_left_counts_only_what_was_done_since_resuming(talking, monkeypatch, capsys):
     monkeypatch.setattr(module, "_PLAIN_AFTER_SECONDS", -1.0)
     monkeypatch.setattr(module, "_PLAIN_EVERY_SECONDS", -1.0)

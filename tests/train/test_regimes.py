@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import ecbm
-from ecbm.train.convex import label_objective, with_ones
+from ecbm.train.heads.objectives import with_ones
 from ecbm.train.stages import fill_missing, logit_range
-from kit import CLASSES, CONCEPTS, pictures, tabular
+from kit import CLASSES, CONCEPTS, label_objective, pictures, tabular
 
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")

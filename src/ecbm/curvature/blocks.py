@@ -116,22 +116,23 @@ def make_plan(module: nn.Module, parameters: Selection = None) -> Plan:
         plan.modules[key] = [part]
         for owned in wanted.values():
             taken[owned] = key
-        if isinstance(part, nn.Linear):
-            plan.layers[key] = LinearLayer(key, part, own["weight"], own.get("bias"))
-        elif isinstance(part, nn.Conv2d):
-            plan.layers[key] = ConvolutionLayer(key, part, own["weight"], own.get("bias"))
+        layer = next((layer for kind, layer in _LAYERS.items() if isinstance(part, kind)), None)
+        if layer is not None:
+            plan.layers[key] = layer(key, part, own["weight"], own.get("bias"))
         else:
             plan.normalisations[key] = NormalisationLayer(key, part, own.get("weight"), own.get("bias"))
     if not plan.modules:
         raise InputError(
-            "the model has no supported layer (Linear, Conv2d, BatchNorm, GroupNorm, LayerNorm): "
+            f"the model has no supported layer ({', '.join(kind.__name__ for kind in _FORWARDS)}): "
             + "; ".join(f"{name}: {reason}" for name, reason in list(plan.uncovered.items())[:3])
         )
     return plan
 
 
+_LAYERS: dict[type[nn.Module], type[Layer]] = {nn.Linear: LinearLayer, nn.Conv2d: ConvolutionLayer}
 _NORMALISATIONS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.GroupNorm, nn.LayerNorm)
-_FORWARDS = {kind: kind.forward for kind in (nn.Linear, nn.Conv2d, *_NORMALISATIONS)}
+_KINDS: tuple[type[nn.Module], ...] = (*_LAYERS, *_NORMALISATIONS)
+_FORWARDS = {kind: kind.forward for kind in _KINDS}
 
 
 def _reason_against(part: nn.Module, own: dict[str, str], wanted: dict[str, str]) -> str | None:
@@ -140,7 +141,7 @@ def _reason_against(part: nn.Module, own: dict[str, str], wanted: dict[str, str]
         return f"{type(part).__name__} layers have no block"
     if type(part).forward is not _FORWARDS[kind]:
         return f"{type(part).__name__} changes the forward pass of {kind.__name__}"
-    if kind in (nn.Linear, nn.Conv2d):
+    if kind in _LAYERS:
         if "weight" not in own:
             return "its weight is not a parameter of its own (parametrised)"
         if getattr(part, "bias", None) is not None and "bias" not in own:
@@ -228,7 +229,7 @@ def _reason_after_run(
         return "the model's output does not depend on it"
     if uses is None:
         return "its weight is used without calling its layer (as attention does with out_proj)"
-    dimensions = 4 if isinstance(block, ConvolutionLayer) else 2
+    dimensions = block.input_dimensions if isinstance(block, Layer) else 2
     for activations, gradients in uses:
         if activations.dim() < dimensions or len(activations) != count or len(gradients) != count:
             return f"its layer's input has shape {tuple(activations.shape)}; samples must come first"

@@ -66,7 +66,10 @@ def _pair(value: int | tuple[int, ...]) -> tuple[int, int]:
 class ConvolutionLayer(Layer):
     """``nn.Conv2d`` with any stride, padding (numbers or words, any mode), dilation, groups and bias."""
 
-    def __init__(self, name: str, module: nn.Conv2d, weight: str, bias: str | None) -> None:
+    input_dimensions = 4
+
+    def __init__(self, name: str, module: nn.Module, weight: str, bias: str | None) -> None:
+        assert isinstance(module, nn.Conv2d)
         super().__init__(name, module, weight, bias)
         self.kernel = _pair(module.kernel_size)
         self.stride, self.dilation = _pair(module.stride), _pair(module.dilation)

@@ -1,6 +1,6 @@
 """EK-FAC of a model's objective: fitted once, then solved, multiplied, updated and stored.
 
-H ≈ diag over layers of (Q_Γ ⊗ Q_Ω) diag(Λ*) (Q_Γ ⊗ Q_Ω)ᵀ + l2     (method.md, Curvature)
+H ≈ diag over layers of (Q_Γ ⊗ Q_Ω) diag(Λ*) (Q_Γ ⊗ Q_Ω)ᵀ + l2     (docs/method.md, "Curvature")
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from ecbm import parallel
 from ecbm.curvature.blocks import Plan, Selection, fingerprint, make_plan
-from ecbm.curvature.checkpoint import Checkpoint
+from ecbm.curvature.fit_checkpoint import FitCheckpoint
 from ecbm.curvature.fitting import FitJob, Settings
 from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock
 from ecbm.curvature.losses import FISHER_TYPES, Fisher, Loss
 from ecbm.curvature.sources import InputSource, Source
 from ecbm.curvature.store import read_file, write_file
-from ecbm.curvature.update import drift_between, update_blocks
+from ecbm.curvature.update import block_drift, update_blocks
 from ecbm.errors import InputError, unknown_name
 
 __all__ = ["EKFAC", "Vector"]
@@ -131,7 +131,7 @@ class EKFAC:
                 "settings": asdict(settings),
                 "parameters": sorted(plan.modules),
             }
-            point = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
+            point = FitCheckpoint(Path(checkpoint), identity, checkpoint_seconds)
         blocks = FitJob(module, plan, source, loss, settings, keys, point).run()
         return EKFAC(tuple(blocks), dict(plan.uncovered), settings, len(source), mark)
 
@@ -307,7 +307,7 @@ class EKFAC:
         """
         if [block.parameters for block in self.blocks] != [block.parameters for block in refit.blocks]:
             raise InputError("the two curvatures do not cover the same parameters; fit both on one model")
-        report = drift_between(self.blocks, refit.blocks)
+        report = block_drift(self.blocks, refit.blocks)
         if vector is not None:
             mine = self.solve(vector, damping, relative=relative)
             other = refit.solve(vector, damping, relative=relative)

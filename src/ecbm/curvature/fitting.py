@@ -19,8 +19,8 @@ from ecbm import parallel
 from ecbm.curvature.accumulate import Accumulator, cut
 from ecbm.curvature.blocks import Plan, probe
 from ecbm.curvature.capture import Capture, evaluating
-from ecbm.curvature.checkpoint import Checkpoint
 from ecbm.curvature.draws import uniforms
+from ecbm.curvature.fit_checkpoint import FitCheckpoint
 from ecbm.curvature.kronecker import Block, DenseBlock, KroneckerBlock
 from ecbm.curvature.layers import Use
 from ecbm.curvature.losses import Fisher, Loss
@@ -64,7 +64,7 @@ class FitJob:
         loss: Loss,
         settings: Settings,
         keys: Tensor | None,
-        checkpoint: Checkpoint | None,
+        checkpoint: FitCheckpoint | None,
     ) -> None:
         self.module, self.plan, self.source = module, plan, source
         self.loss, self.settings, self.checkpoint = loss, settings, checkpoint

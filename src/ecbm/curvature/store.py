@@ -44,7 +44,8 @@ def read_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if metadata.get("format") != _FORMAT:
                 raise InputError(f"{path}: not a curvature file of this version; fit again and save")
             description = json.loads(metadata["description"])
-            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
+            # Copied into memory of torch's own: bits of products depend on how arrays are aligned.
+            tensors = {name: handle.get_tensor(name).clone() for name in handle.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; fit the curvature and save it first") from None
     except (SafetensorError, json.JSONDecodeError, KeyError, OSError) as error:

@@ -26,7 +26,7 @@ from ecbm.curvature.sources import Source
 from ecbm.errors import InputError
 from ecbm.matrices import symmetric_eigen
 
-__all__ = ["drift_between", "update_blocks"]
+__all__ = ["block_drift", "update_blocks"]
 
 
 class _Change:
@@ -100,7 +100,7 @@ def update_blocks(
         "factors": factors,
         "samples": count,
         "share": touched / blocks[0].count,
-        "change": drift_between(blocks, result)["total"],
+        "change": block_drift(blocks, result)["total"],
     }
     return result, count, entry
 
@@ -137,7 +137,7 @@ def _whole(upper: Tensor) -> Tensor:
     return torch.triu(upper) + torch.triu(upper, 1).transpose(-1, -2)
 
 
-def drift_between(first: Sequence[Block], second: Sequence[Block]) -> dict[str, Any]:
+def block_drift(first: Sequence[Block], second: Sequence[Block]) -> dict[str, Any]:
     """|A − B| / |B| of the whole matrices in the Frobenius norm, for each layer and in total."""
     layers: dict[str, float] = {}
     distance = size = 0.0

@@ -9,7 +9,7 @@ Notation. J is the objective before the edit and J' the one after, each a mean o
     influence  θ_I = θ − (B + δ)⁻¹ v
 
 The paper (appendix, "Theoretical Bound for the Influence Function") bounds |θ* − θ_I| by |θ* − θ_N| + |θ_N − θ_I|.
-What is different here (method.md, slip 8):
+What is different here (docs/method.md, "Bounds for influence steps"):
 
 - the second part is |(A + δ)⁻¹ − (B + δ)⁻¹|, a difference and not a sum;
 - J and J' contain the L2, so the eigenvalues do too; δ is damping on top of it, 0 unless asked for, counted once;
@@ -26,7 +26,8 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from ecbm.train.heads.objectives import ConceptObjective, LabelObjective
 
 __all__ = [
     "InfluenceBound",
@@ -119,10 +120,10 @@ def label_hessian_lipschitz(design: Tensor) -> float:
 def _concept_pieces(
     parameters: Tensor, design: Tensor, targets: Tensor, weights: Tensor, l2: float
 ) -> tuple[Tensor, Tensor]:
-    p = torch.sigmoid(design @ parameters)
-    gradient = design.T @ (weights * (p - targets)) / len(design) + l2 * parameters
-    curvature = weights * p * (1 - p) / len(design)
-    return gradient, design.T @ (curvature[:, None] * design) + l2 * torch.eye(len(parameters)).to(design)
+    objective, rows = ConceptObjective(design, targets[:, None], weights[:, None], l2), parameters[None]
+    logits = design @ rows.T
+    matrix = design.T @ (objective.curvature(logits) * design) + l2 * torch.eye(len(parameters)).to(design)
+    return objective.gradient(logits, rows)[0], matrix
 
 
 def concept_bound(
@@ -160,9 +161,8 @@ def concept_bound(
 
 def _label_pieces(parameters: Tensor, design: Tensor, labels: Tensor, l2: float) -> tuple[Tensor, Tensor]:
     classes, width = parameters.shape
-    p = torch.softmax(design @ parameters.T, 1)
-    residual = p - functional.one_hot(labels, classes)
-    gradient = residual.T @ design / len(design) + l2 * parameters
+    logits = design @ parameters.T
+    gradient, p = LabelObjective(design, labels, None, l2).gradient(logits, parameters), torch.softmax(logits, 1)
     inner = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
     matrix = torch.einsum("ncd,ni,nj->cidj", inner, design, design).reshape(classes * width, -1) / len(design)
     return gradient.flatten(), matrix + l2 * torch.eye(classes * width).to(design)

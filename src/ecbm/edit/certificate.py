@@ -1,4 +1,5 @@
-"""The certificate: a proven bound on the distance of edited heads to the retrained optimum (method.md).
+"""The certificate: a proven bound on the distance of edited heads to the retrained optimum (docs/method.md, "The
+certificate").
 
 J' is μ-strongly convex in a head's parameters with μ ≥ its L2, so |θ' − θ*| ≤ |∇J'(θ')| / μ, however θ' was found.
 
@@ -17,7 +18,8 @@ which is several times smaller: no one direction of W can be the worst for all s
 divided by β, is ε_Y. A class margin l_c − l_d of an input whose
 bottleneck b is itself off by δ then moves by at most |φ_c − φ_d| δ + √2 ε_Y (|b̃| + δ).
 
-Exact arithmetic is assumed in the bound itself; what rounding adds to a computed gradient is estimated and added.
+Exact arithmetic is assumed in the bound itself; what rounding adds to a computed gradient is estimated and added. A
+number that is not finite proves nothing: then the bounds are infinite and every prediction could differ.
 """
 
 from __future__ import annotations
@@ -54,24 +56,27 @@ class Certificate:
         return dataclasses.asdict(self)
 
 
-def _rounding(design: Tensor) -> float:
+def _rounding(sizes: Tensor) -> float:
     """How much rounding can add to the norm of a gradient row: n products of size ≤ |x̃| / n, summed pairwise."""
-    return _UNIT * (2 + math.log2(len(design))) * float(design.norm(dim=1).mean())
+    return _UNIT * (2 + math.log2(len(sizes))) * float(sizes.mean())
 
 
 def spectral_bound(design: Tensor) -> float:
     """|design|₂ from the eigenvalues of its Gram matrix; infinite where that would cost more than it tells."""
     if design.shape[1] > _WIDEST_GRAM:
         return math.inf
-    return math.sqrt(float(torch.linalg.eigvalsh(design.T @ design)[-1])) * (1 + 1e-9)
+    gram = design.T @ design
+    if not bool(gram.isfinite().all()):
+        return math.inf
+    return math.sqrt(float(torch.linalg.eigvalsh(gram)[-1])) * (1 + 1e-9)
 
 
 def certify(
     model: ConceptBottleneck,
-    design: Tensor,
+    sizes: Tensor,
     concept_gradient: Tensor,
-    read: Tensor,
-    labels: Tensor,
+    bottleneck: Tensor,
+    label_residual: Tensor,
     label_gradient_norm: float,
     validation: Tensor,
     covers: str,
@@ -84,10 +89,10 @@ def certify(
     ----------
     model
         The edited model.
-    design, concept_gradient
-        Edited training features (with ones) and the gradient (k, d) of J'_C at the edited concept head.
-    read, labels, label_gradient_norm
-        What the label head was fitted on (with ones), the classes, and its gradient norm.
+    sizes, concept_gradient
+        Norms (n,) of the edited training features (with ones), and the gradient (k, d) of J'_C at the edited head.
+    bottleneck, label_residual, label_gradient_norm
+        What the label head was fitted on (with ones), softmax minus class (n, classes), and its gradient norm.
     validation
         Features of validation samples, with ones.
     covers
@@ -97,13 +102,18 @@ def certify(
     design_norm
         An upper bound on |X̃|₂, where one is known (:func:`spectral_bound`).
     """
+    heads = [*model.concept_head.parameters(), *model.label_head.parameters()]
+    norm = torch.tensor(label_gradient_norm)
+    numbers = (sizes, concept_gradient, bottleneck, label_residual, validation, norm, *heads)
+    if not all(bool(number.detach().isfinite().all()) for number in numbers):
+        unknown = len(validation) * len(model.concept_names), len(validation)
+        return Certificate(math.inf, math.inf, math.inf, math.inf, *unknown, len(validation), covers)
     alpha, beta = model.recipe.concept_regularisation, model.recipe.label_regularisation
-    row_error = (concept_gradient.norm(dim=1) + _rounding(design)) / alpha
+    row_error = (concept_gradient.norm(dim=1) + _rounding(sizes)) / alpha
     if concept_head_fixed:
         row_error = torch.zeros_like(row_error)
     error = float(row_error.norm())
     slope = 1.0 if model.bottleneck == "logits" else 0.25
-    sizes = design.norm(dim=1)
     if model.recipe.regime != "independent":
         shift = slope * error * sizes
     elif model.bottleneck == "logits":
@@ -113,39 +123,37 @@ def certify(
         shift = torch.zeros_like(sizes)
     weight = model.label_head.weight.detach()
     spectral = float(torch.linalg.matrix_norm(weight, 2))
-    with torch.no_grad():
-        probabilities = torch.softmax(model.label_head(read[:, :-1]), 1)
-    residual = probabilities.clone()
-    residual[torch.arange(len(labels)), labels] -= 1
-    one_by_one = (shift * (0.5 * spectral * (read.norm(dim=1) + shift) + residual.norm(dim=1))).mean()
-    moved = float(one_by_one)
+    lengths = bottleneck.norm(dim=1)
+    one_by_one = (shift * (0.5 * spectral * (lengths + shift) + label_residual.norm(dim=1))).mean()
     whole = float(shift.norm())
     if model.recipe.regime != "independent":
         whole = min(whole, slope * error * design_norm if error else 0.0)
-    together = whole * (0.5 * spectral * (spectral_bound(read) + whole) + float(residual.norm())) / len(read)
-    label_error = (label_gradient_norm + _rounding(read) + min(moved, together)) / beta
+    spread = spectral_bound(bottleneck) + whole
+    together = whole * (0.5 * spectral * spread + float(label_residual.norm())) / len(bottleneck) if whole else 0.0
+    label_error = (label_gradient_norm + _rounding(lengths) + min(float(one_by_one), together)) / beta
 
     with torch.no_grad():
         concept_logits = model.concept_head(validation[:, :-1])
-        bottleneck = model.bottleneck_from(concept_logits)
-        class_logits = model.label_head(bottleneck)
+        values = model.bottleneck_from(concept_logits)
+        class_logits = model.label_head(values)
     size = validation.norm(dim=1)
     concept_change = size[:, None] * row_error
     off = slope * error * size
-    reach = torch.sqrt(bottleneck.square().sum(1) + 1) + off
+    reach = torch.sqrt(values.square().sum(1) + 1) + off
     class_change = weight.norm(dim=1) * off[:, None] + label_error * reach[:, None]
     top = class_logits.argmax(1)
     margin = class_logits.gather(1, top[:, None]) - class_logits
     apart = torch.cdist(weight, weight)[top]
-    could = margin <= apart * off[:, None] + math.sqrt(2) * label_error * reach[:, None]
-    could[torch.arange(len(top)), top] = False
+    # Written so that a comparison with something that is not a number counts as "could differ".
+    safe = margin > apart * off[:, None] + math.sqrt(2) * label_error * reach[:, None]
+    safe[torch.arange(len(top)), top] = True
     return Certificate(
         error,
         label_error,
         float(concept_change.max()) if len(validation) else 0.0,
         float(class_change.max()) if len(validation) else 0.0,
-        int((concept_logits.abs() <= concept_change).sum()),
-        int(could.any(1).sum()),
+        int((~(concept_logits.abs() > concept_change)).sum()),
+        int((~safe).any(1).sum()),
         len(validation),
         covers,
     )

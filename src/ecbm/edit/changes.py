@@ -81,9 +81,7 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
                 old_concepts.append((item[0], item[1], None if math.isnan(was) else was))
     old_labels = {s: data.class_names[int(data.labels[data.rows_by_id[s]])] for s, _ in edit.correct_labels}
     labels = [(sample, label) for sample, label in edit.correct_labels if old_labels[sample] != label]
-    left = EditValue(
-        concepts, labels, edit.remove_concepts, edit.add_concepts, edit.remove_samples, edit.add_samples
-    )
+    left = dataclasses.replace(edit, correct_concepts=tuple(concepts), correct_labels=tuple(labels))
     asked = len(edit.correct_concepts) + len(edit.correct_labels)
     splits = _splits(left, data)
     outside = {name: splits[name] for name in SPLITS if name != "train" and name in splits}

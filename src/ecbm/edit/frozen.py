@@ -1,66 +1,168 @@
-"""Exact edits of a model on frozen features, from what is kept about its solved heads.
+"""The solved concept heads of a model on frozen features, and how they follow an edit.
 
 The linear backbone is a standardisation, so after an edit everything but the heads is known up to an affine map:
-features of samples that stay, logits, residuals and preconditioners are those before the edit. Only concepts whose
-terms changed are solved (:mod:`ecbm.train.warm`), then the label head from where it was.
+features of samples that stay, logits, sums of residuals and preconditioners are those before the edit. Only
+concepts whose terms changed are solved again (:mod:`ecbm.edit.warm`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from ecbm.edit.heads import EXACT_TOLERANCE, SolvedHeads, label_design, rows_of, solve_label, with_heads
-from ecbm.edit.situation import Situation, carry, restandardised
-from ecbm.train import stages
+from ecbm.edit.alignment import Alignment, Matching
+from ecbm.edit.carry import restandardised
+from ecbm.edit.warm import (
+    Coordinates,
+    KeptDesign,
+    LeadingInverses,
+    MovedConcepts,
+    OldConcepts,
+    solve_moved_concepts,
+)
 from ecbm.train.backbones import Standardise
-from ecbm.train.convex import apply_blocks
-from ecbm.train.leading import LeadingInverses
-from ecbm.train.model import ConceptBottleneck
-from ecbm.train.warm import Coordinates, KeptDesign, OldConcepts, solve_moved_concepts
+from ecbm.train.heads.objectives import concept_curvature, concept_losses, concept_residual
+from ecbm.train.heads.precondition import FeatureBasis
+from ecbm.train.terms import ConceptTerms
 
-if TYPE_CHECKING:
-    from ecbm.edit.kept import Kept
-
-__all__ = ["FrozenState", "class_block_step", "solve_frozen", "step_frozen"]
+__all__ = ["FrozenHeads", "KeptRows", "kept_rows", "move_heads"]
 
 # A head whose kept gradient is above this is not solved (an influence step made it): every exact edit solves it.
 _SOLVED = 1e-11
 
 
-class FrozenState:
-    """The solved concept heads of a model on its training features; concepts are rows."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class FrozenHeads:
+    """Concept heads on their training features; concepts are rows.
 
-    def __init__(self, kept: Kept) -> None:
-        model, design = kept.model, kept.design
-        self.exact, self.single = design, design.float()
-        self.parameters = rows_of(model.concept_head)
-        self.logits = kept.logits.T.contiguous()
-        p = torch.sigmoid(self.logits)
-        self.residuals = (p - kept.terms.targets.T) * kept.terms.weights.T
-        self.sums = self.residuals @ design
-        gradient = self.sums / len(design) + kept.concept_l2 * self.parameters
-        self.unsolved = gradient.norm(dim=1) > _SOLVED
-        self.curvature = (p * (1 - p) * kept.terms.weights.T / len(design)).float()
-        self.basis = kept.basis
-        self.diagonal = kept.basis.diagonal(self.curvature.T, kept.concept_l2)
-        count = kept.leading.shape[1]
-        others = self.diagonal[:, :-count] if count < self.diagonal.shape[1] else self.diagonal
-        self.preconditioner = LeadingInverses(
-            kept.basis.vectors[:, -count:].contiguous(), kept.leading, others.mean(1)
+    Attributes
+    ----------
+    design
+        (n, d) float64 features with ones.
+    parameters, logits, sums
+        (k, d) heads, (k, n) their logits and (k, d) sums over samples of their residuals, all float64.
+    terms
+        (n, k) targets and weights.
+    basis, leading
+        What preconditions: an eigenbasis of (about) these features, and inverses within its leading directions.
+    kept_diagonal
+        The Hessians' diagonals in the basis, where they are known; NaN rows are stale.
+    sizes
+        (n,) norms of the design's rows.
+    values
+        (k,) J_C of every concept.
+    """
+
+    design: Tensor
+    parameters: Tensor
+    logits: Tensor
+    sums: Tensor
+    terms: ConceptTerms
+    l2: float
+    basis: FeatureBasis
+    leading: LeadingInverses
+    kept_diagonal: Tensor
+    sizes: Tensor
+    values: Tensor
+
+    @classmethod
+    def of(
+        cls, design: Tensor, parameters: Tensor, terms: ConceptTerms, l2: float, basis: FeatureBasis
+    ) -> FrozenHeads:
+        """Everything computed from the features."""
+        logits = parameters @ design.T
+        sums = concept_residual(logits, terms.targets.T, terms.weights.T) @ design
+        curvature = concept_curvature(logits.T, terms.weights).div_(len(design)).float()
+        diagonal = basis.diagonal(curvature, l2)
+        inverses = basis.leading_inverses(curvature, l2)
+        count = inverses.shape[1]
+        others = diagonal[:, :-count] if count < diagonal.shape[1] else diagonal
+        leading = LeadingInverses(basis.vectors[:, -count:].contiguous(), inverses, others.mean(1))
+        values = _values(logits, terms, parameters, l2)
+        sizes = design.norm(dim=1)
+        return cls(design, parameters, logits, sums, terms, l2, basis, leading, diagonal, sizes, values)
+
+    def residuals(self, concepts: Tensor) -> Tensor:
+        """(concepts, n) of some concepts."""
+        terms = _of(self.terms, concepts)
+        return concept_residual(self.logits[concepts], terms.targets.T, terms.weights.T)
+
+    def values_under(self, concepts: Matching, touched: Tensor, terms: ConceptTerms) -> Tensor:
+        """J'_C of the concepts that are left, at these heads under new terms of the same samples."""
+        values, old = self.values[concepts.origin], concepts.origin[touched]
+        values[touched] = _values(self.logits[old], _of(terms, touched), self.parameters[old], self.l2)
+        return values
+
+    @cached_property
+    def curvature(self) -> Tensor:
+        """(k, n) float32, divided by n."""
+        return concept_curvature(self.logits.float(), self.terms.weights.T).div_(len(self.design))
+
+    @property
+    def gradient(self) -> Tensor:
+        """∇J_C (k, d)."""
+        return self.sums / len(self.design) + self.l2 * self.parameters
+
+    @cached_property
+    def unsolved(self) -> Tensor:
+        norms: Tensor = self.gradient.norm(dim=1)
+        return norms > _SOLVED
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        """The diagonal of every Hessian in the basis."""
+        stale = self.kept_diagonal[:, 0].isnan()
+        if not bool(stale.any()):
+            return self.kept_diagonal
+        diagonal = self.kept_diagonal.clone()
+        diagonal[stale] = self.basis.diagonal(self.curvature[stale].T, self.l2)
+        return diagonal
+
+    def moved(self, concepts: Matching, touched: Tensor, parameters: Tensor, terms: ConceptTerms) -> FrozenHeads:
+        """Heads on the same features for the concepts that are left, some of them with other parameters.
+
+        Logits and sums of ``touched`` concepts are computed anew in float64, so that nothing adds up over many
+        edits; their preconditioners stay, for those may be off.
+        """
+        origin = concepts.origin
+        logits, sums, diagonal = self.logits[origin], self.sums[origin], self.kept_diagonal[origin].clone()
+        diagonal[touched] = torch.nan
+        logits[touched] = parameters[touched] @ self.design.T
+        changed = _of(terms, touched)
+        sums[touched] = concept_residual(logits[touched], changed.targets.T, changed.weights.T) @ self.design
+        values = self.values[origin]
+        values[touched] = _values(logits[touched], changed, parameters[touched], self.l2)
+        return dataclasses.replace(
+            self,
+            parameters=parameters,
+            logits=logits,
+            sums=sums,
+            terms=terms,
+            leading=self.leading.of(origin),
+            kept_diagonal=diagonal,
+            values=values,
         )
 
 
+def _of(terms: ConceptTerms, concepts: Tensor) -> ConceptTerms:
+    return ConceptTerms(terms.targets[:, concepts], terms.weights[:, concepts])
+
+
+def _values(logits: Tensor, terms: ConceptTerms, parameters: Tensor, l2: float) -> Tensor:
+    losses = concept_losses(logits, terms.targets.T, terms.weights.T).sum(1) / logits.shape[1]
+    return losses + 0.5 * l2 * parameters.square().sum(1)
+
+
 @dataclasses.dataclass(frozen=True)
-class _Rows:
+class KeptRows:
     """Kept rows followed by those of new samples; ``base`` is the place there of every edited training row."""
 
+    heads: FrozenHeads
     design: KeptDesign
     logits: Tensor
-    residuals: Tensor
     base: Tensor | None
     statistics: Standardise | None
 
@@ -72,130 +174,63 @@ class _Rows:
         out[:, self.base] = terms.T
         return out
 
+    def residuals(self, concepts: Tensor) -> Tensor:
+        """(concepts, rows) of the old terms; 0 where a sample is new."""
+        old = self.heads.residuals(concepts)
+        return torch.cat([old, old.new_zeros(len(old), self.logits.shape[1] - old.shape[1])], 1)
+
     def gather(self, logits: Tensor) -> Tensor:
+        """(k, rows) as (k, n')."""
         return logits if self.base is None else logits[:, self.base]
 
 
-def _rows(situation: Situation, state: FrozenState) -> _Rows:
-    old, new = situation.rows
-    backbone = situation.model.backbone
-    assert isinstance(backbone, Standardise)
-    if situation.same_samples and torch.equal(old, new):
-        return _Rows(KeptDesign(state.exact, state.single), state.logits, state.residuals, None, None)
-    n, total = len(state.exact), len(situation.after)
-    base = torch.full((total,), -1, dtype=torch.long)
-    base[new] = old
-    fresh = (base < 0).nonzero().flatten()
-    base[fresh] = n + torch.arange(len(fresh))
-    exact, single, logits, residuals = state.exact, state.single, state.logits, state.residuals
-    if len(fresh):
+def kept_rows(alignment: Alignment, heads: FrozenHeads) -> KeptRows:
+    """The rows that an edited objective is a sum over, from those of the heads before it."""
+    samples = alignment.samples
+    exact, single = heads.design, heads.basis.design
+    if samples.unchanged:
+        return KeptRows(heads, KeptDesign(exact, single), heads.logits, None, None)
+    backbone, logits = alignment.model.backbone, heads.logits
+    base = samples.origin.clone()
+    base[samples.come] = samples.before + torch.arange(len(samples.come))
+    if len(samples.come):
         with torch.no_grad():
-            added = backbone(situation.after.inputs.take(fresh))
+            added = backbone(alignment.after.inputs.take(samples.come))
         added = torch.cat([added, torch.ones(len(added), 1, dtype=torch.float64)], 1)
         exact, single = torch.cat([exact, added]), torch.cat([single, added.float()])
-        logits = torch.cat([logits, state.parameters @ added.T], 1)
-        residuals = torch.cat([residuals, residuals.new_zeros(len(residuals), len(added))], 1)
-    if situation.same_samples:
-        return _Rows(KeptDesign(exact, single), logits, residuals, base, None)
+        logits = torch.cat([logits, heads.parameters @ added.T], 1)
+    if samples.complete:
+        return KeptRows(heads, KeptDesign(exact, single), logits, base, None)
     # Statistics come from the samples that are left and from no others: nothing of a removed one stays in them.
-    moved = restandardised(situation.model, situation.after)
+    moved = restandardised(alignment.model, alignment.after)
     assert moved is not None
     coordinates = Coordinates(moved.ratio, moved.offset)
-    return _Rows(KeptDesign(exact, single, coordinates), logits, residuals, base, moved.statistics)
+    return KeptRows(heads, KeptDesign(exact, single, coordinates), logits, base, moved.statistics)
 
 
-def _preconditioner(state: FrozenState, rows: _Rows, concepts: Tensor) -> LeadingInverses:
+def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Tensor) -> LeadingInverses:
     """Kept inverses of some concepts, without samples that are gone and with new ones."""
-    kept = state.preconditioner.of(concepts)
+    kept = heads.leading.of(concepts)
     if rows.base is None:
         return kept
-    count = len(state.exact)
-    gone = torch.ones(count, dtype=torch.bool)
-    gone[rows.base[rows.base < count]] = False
-    kept = kept.after(state.single[gone], state.curvature[concepts][:, gone], -1)
-    p = torch.sigmoid(rows.logits[concepts, count:]).float()
-    return kept.after(rows.design.single[count:], p * (1 - p) / count, 1)
+    gone, count = samples.gone, samples.before
+    kept = kept.after(rows.design.single[gone], heads.curvature[concepts][:, gone], -1)
+    added = concept_curvature(rows.logits[concepts, count:].float()).div_(count)
+    return kept.after(rows.design.single[count:], added, 1)
 
 
-def solve_frozen(situation: Situation, kept: Kept) -> SolvedHeads | None:
-    """Both heads of the linear backbone on the edited data; ``None`` where they must be solved from the data.
-
-    That is: the joint regime, new concepts, and edits so large that plain Newton steps do not converge.
-    """
-    model, alpha = kept.model, kept.concept_l2
-    old, new = situation.columns
-    width = len(situation.edited.concept_names)
-    if model.recipe.regime == "joint" or len(new) < width:
-        return None
-    state = kept.frozen
-    rows = _rows(situation, state)
-    origin = torch.empty(width, dtype=torch.long)
-    origin[new] = old
-    touched = situation.touched_columns()
-    touched = torch.cat([touched, state.unsolved[origin].nonzero().flatten()]).unique()
-    parameters, logits = rows.design.to_new(state.parameters[origin]), rows.logits[origin]
-    steps = 0
-    if len(touched):
-        at, terms = origin[touched], situation.terms_after
-        solved = solve_moved_concepts(
-            rows.design,
-            rows.spread(terms.targets[:, touched]),
-            rows.spread(terms.weights[:, touched]),
-            len(situation.after),
-            alpha,
-            OldConcepts(state.parameters[at], logits[touched], rows.residuals[at], state.sums[at]),
-            _preconditioner(state, rows, at),
-            EXACT_TOLERANCE,
-        )
-        if solved is None:
-            return None
-        parameters[touched], logits[touched], steps = solved.parameters, solved.logits, solved.newton_steps
-    carried = carry(situation, refit_statistics=False)
-    if rows.statistics is not None:
-        carried.backbone = rows.statistics
-    read = rows.gather(logits).T
-    low, high = carried.low.clone(), carried.high.clone()
-    low[touched], high[touched] = stages.logit_range(read[:, touched], situation.after.concepts[:, touched])
-    model = with_heads(carried, parameters, None, low, high)
-    return solve_label(model, situation, read, kept.label_inverses_for(situation.columns, width), steps)
-
-
-def class_block_step(gradient: Tensor, inverses: Tensor, l2: float) -> Tensor:
-    """The label head's step H⁻¹∇ with the classes' own blocks; what all classes share is felt by the L2 alone."""
-    shared = gradient.mean(0)
-    own = apply_blocks(inverses, (gradient - shared).float()).double()
-    return own.sub_(own.mean(0)).add_(shared, alpha=1 / l2)
-
-
-def step_frozen(situation: Situation, kept: Kept) -> ConceptBottleneck | None:
-    """The EK-FAC step of both heads where the samples and concepts are the same; ``None`` otherwise.
-
-    What :func:`~ecbm.edit.paper.influence_edit` does, from kept logits and residuals: changed terms only for the
-    concept heads, moved columns only for what the label head reads.
-    """
-    if not situation.aligned or kept.model.recipe.regime == "joint":
-        return None
-    inverses = kept.label_inverses_for(situation.columns, len(kept.model.concept_names))
-    if inverses is None:
-        return None
-    state, terms = kept.frozen, situation.terms_after
-    touched, rows = situation.touched_columns(), situation.changed_rows()
-    here = touched[:, None], rows[None, :]
-    change = torch.sigmoid(state.logits[here]).sub_(terms.targets[rows][:, touched].T)
-    change = change.mul_(terms.weights[rows][:, touched].T).sub_(state.residuals[here])
-    gradient = change @ state.exact[rows] / len(situation.after)
-    step = state.basis.precondition(state.diagonal[touched], gradient)
-    parameters, logits = state.parameters.clone(), state.logits.clone()
-    parameters[touched] -= step
-    logits[touched] -= step.float() @ state.single.T
-    carried = carry(situation)
-    low, high = carried.low.clone(), carried.high.clone()
-    low[touched], high[touched] = stages.logit_range(logits[touched].T, situation.after.concepts[:, touched])
-    model = with_heads(carried, parameters, None, low, high)
-    read = label_design(model, situation, logits.T).float()
-    labels, beta = situation.after.labels, model.recipe.label_regularisation
-    head = rows_of(model.label_head)
-    residual = torch.softmax(read @ head.float().T, 1)
-    residual[torch.arange(len(labels)), labels] -= 1
-    label_gradient = (residual.T @ read).double().div_(len(labels)).add_(head, alpha=beta)
-    return with_heads(model, parameters, head - class_block_step(label_gradient, inverses, beta), low, high)
+def move_heads(
+    alignment: Alignment, heads: FrozenHeads, rows: KeptRows, touched: Tensor, tolerance: float
+) -> MovedConcepts | None:
+    """Solve the ``touched`` concepts (none of them new) on the edited terms; ``None`` if that does not converge."""
+    at, terms = alignment.concepts.origin[touched], alignment.terms_after
+    return solve_moved_concepts(
+        rows.design,
+        rows.spread(terms.targets[:, touched]),
+        rows.spread(terms.weights[:, touched]),
+        alignment.samples.after,
+        heads.l2,
+        OldConcepts(heads.parameters[at], rows.logits[at], rows.residuals(at), heads.sums[at]),
+        _leading(heads, rows, alignment.samples, at),
+        tolerance,
+    )

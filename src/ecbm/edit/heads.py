@@ -1,4 +1,4 @@
-"""Both convex heads, re-solved on edited data for given features: the part of an edit that is exact."""
+"""Both convex heads, solved again on edited data for given features: the part of an edit that is exact."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from ecbm.edit.situation import Situation
+from ecbm.edit.alignment import Alignment
+from ecbm.edit.carry import with_heads
 from ecbm.train import stages
-from ecbm.train.convex import FeatureBasis, concept_objective, solve_concept_head, solve_label_head, with_ones
-from ecbm.train.joint import solve_joint_heads
-from ecbm.train.model import ConceptBottleneck, linear_from
-from ecbm.train.terms import ConceptTerms
+from ecbm.train.heads.concept import solve_concept_head
+from ecbm.train.heads.joint import solve_joint_heads
+from ecbm.train.heads.label import block_step, solve_label_head
+from ecbm.train.heads.objectives import ConceptObjective, LabelObjective, rows_of, with_ones
+from ecbm.train.heads.precondition import FeatureBasis
+from ecbm.train.model import ConceptBottleneck
 
 __all__ = [
     "EXACT_TOLERANCE",
     "SolvedConcepts",
-    "SolvedHeads",
+    "SolvedLabels",
     "label_design",
-    "rows_of",
     "solve_concepts",
-    "solve_heads",
     "solve_label",
-    "with_heads",
+    "step_label",
+    "unsolved_concepts",
 ]
 
 # Far below what training asks for: the label head's inputs are only known up to the concept head's error divided by
@@ -34,100 +36,36 @@ _ACCEPTABLE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
-class SolvedHeads:
-    """A model with re-solved heads."""
-
-    model: ConceptBottleneck
-    newton_steps: int
-
-
-@dataclasses.dataclass(frozen=True)
 class SolvedConcepts:
-    """A model with a re-solved concept head, and its logits on the edited training samples."""
+    """A model with a solved concept head and its logits (n, k) on the edited training samples.
+
+    ``work`` counts products of one row with the design and back, as the solvers do.
+    """
 
     model: ConceptBottleneck
     logits: Tensor
     newton_steps: int
+    gradient_norm: float
+    work: int
 
 
-def rows_of(layer: torch.nn.Linear) -> Tensor:
-    """A head's parameters as rows with the bias in the last column."""
-    return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach().double()
+@dataclasses.dataclass(frozen=True)
+class SolvedLabels:
+    """A model with both heads solved; ``work`` and steps are the label head's."""
+
+    model: ConceptBottleneck
+    newton_steps: int
+    work: int
 
 
-def label_design(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> Tensor:
+def label_design(model: ConceptBottleneck, alignment: Alignment, logits: Tensor) -> Tensor:
     """What the label head is fitted on after the edit, with a column of ones."""
-    concepts = situation.after.concepts
-    return with_ones(stages.label_inputs(model.recipe, logits, concepts, model.low, model.high))
-
-
-def _concepts(
-    start: Tensor,
-    design: Tensor,
-    terms: ConceptTerms,
-    l2: float,
-    touched: Tensor,
-    basis: FeatureBasis | None,
-    leading: Tensor | None,
-    tolerance: float,
-) -> tuple[Tensor, int]:
-    if len(touched) == 0:
-        return start, 0
-    solved = solve_concept_head(
-        design,
-        terms.targets[:, touched],
-        terms.weights[:, touched],
-        l2,
-        tolerance=tolerance,
-        accept=max(tolerance, _ACCEPTABLE),
-        start=start[touched],
-        basis=basis,
-        leading=None if leading is None else leading[touched],
-    )
-    parameters = start.clone()
-    parameters[touched] = solved.parameters
-    return parameters, solved.newton_steps
-
-
-def _to_solve(start: Tensor, design: Tensor, situation: Situation, l2: float, solved: float) -> Tensor:
-    """Concepts whose terms changed, and those that an earlier influence step left off their optimum."""
-    terms = situation.terms_after
-    gradient = concept_objective(design, terms.targets.double(), terms.weights.double(), start, l2)[1]
-    moving: Tensor = gradient.norm(dim=1) > solved
-    moving[situation.touched_columns()] = True
-    return moving.nonzero().flatten()
-
-
-def solve_heads(
-    carried: ConceptBottleneck,
-    situation: Situation,
-    design: Tensor,
-    *,
-    basis: FeatureBasis | None = None,
-    leading: Tensor | None = None,
-    inverses: Tensor | None = None,
-    features_moved: bool = False,
-) -> SolvedHeads:
-    """Solve the concept head (touched concepts only) and the label head on the edited training samples.
-
-    Parameters
-    ----------
-    carried
-        The model under the new names (:func:`~ecbm.edit.situation.carry`); its heads are the warm start.
-    design
-        Features of the edited training samples with a column of ones.
-    basis, leading, inverses
-        Kept preconditioners of the two heads.
-    features_moved
-        True if the features are not those the heads were solved on: then every concept is touched.
-    """
-    solved = solve_concepts(carried, situation, design, basis=basis, leading=leading, features_moved=features_moved)
-    return solve_label(solved.model, situation, solved.logits, inverses, solved.newton_steps)
+    return with_ones(stages.label_inputs(model.recipe, logits, alignment.after.concepts, model.low, model.high))
 
 
 def solve_concepts(
     carried: ConceptBottleneck,
-    situation: Situation,
+    alignment: Alignment,
     design: Tensor,
     *,
     basis: FeatureBasis | None = None,
@@ -135,35 +73,89 @@ def solve_concepts(
     features_moved: bool = False,
     tolerance: float = EXACT_TOLERANCE,
 ) -> SolvedConcepts:
-    """The first half of :func:`solve_heads`; the label head is left as it is."""
-    recipe, terms = carried.recipe, situation.terms_after
-    alpha = recipe.concept_regularisation
+    """Solve the concept head (touched concepts only) on the edited training samples; the label head is left.
+
+    Parameters
+    ----------
+    carried
+        The model under the new names (:func:`~ecbm.edit.carry.carry`); its heads are the warm start.
+    design
+        Features of the edited training samples with a column of ones.
+    basis, leading
+        Kept preconditioners.
+    features_moved
+        True if the features are not those the heads were solved on: then every concept is touched.
+    tolerance
+        Bound on the gradient norm.
+    """
+    recipe, terms = carried.recipe, alignment.terms_after
+    start = rows_of(carried.concept_head)
     if recipe.regime == "joint":
-        parameters, steps = _jointly(carried, situation, design)
+        # The joint objective couples the heads: both are moved to its nearest minimum.
+        both = solve_joint_heads(design, terms, alignment.after.labels, recipe, start, rows_of(carried.label_head))
+        parameters, steps, norm, work = both.concept, both.iterations, both.gradient_norm, 0
+        logits = design @ parameters.T
     else:
-        start = rows_of(carried.concept_head)
-        if features_moved:
-            touched = torch.arange(terms.targets.shape[1])
-        else:
-            touched = _to_solve(start, design, situation, alpha, recipe.head_tolerance)
-        parameters, steps = _concepts(start, design, terms, alpha, touched, basis, leading, tolerance)
-    logits = design @ parameters.T
-    low, high = stages.logit_range(logits, situation.after.concepts)
-    return SolvedConcepts(with_heads(carried, parameters, None, low, high), logits, steps)
+        parameters, logits = start.clone(), design @ start.T
+        touched, norm = _to_solve(start, logits, design, alignment, features_moved)
+        steps, work = 0, 0 if features_moved else 2 * len(start)
+        if len(touched):
+            solved = solve_concept_head(
+                design,
+                terms.targets[:, touched],
+                terms.weights[:, touched],
+                recipe.concept_regularisation,
+                tolerance=tolerance,
+                accept=max(tolerance, _ACCEPTABLE),
+                start=start[touched],
+                basis=basis,
+                leading=None if leading is None else leading[touched],
+            )
+            parameters[touched], logits[:, touched] = solved.parameters, solved.logits
+            steps, work = solved.newton_steps, work + solved.work
+            norm = (norm**2 + solved.gradient_norm**2) ** 0.5
+    low, high = stages.logit_range(logits, alignment.after.concepts)
+    return SolvedConcepts(with_heads(carried, parameters, None, low, high), logits, steps, norm, work)
+
+
+def unsolved_concepts(model: ConceptBottleneck, alignment: Alignment, design: Tensor) -> SolvedConcepts:
+    """The concept head as it is, on given features of the edited training samples."""
+    head = rows_of(model.concept_head)
+    logits, terms = design @ head.T, alignment.terms_after
+    objective = ConceptObjective(design, terms.targets, terms.weights, model.recipe.concept_regularisation)
+    norm = float(objective.gradient(logits, head).norm())
+    low, high = stages.logit_range(logits, alignment.after.concepts)
+    return SolvedConcepts(with_heads(model, head, None, low, high), logits, 0, norm, 2 * len(head))
+
+
+def _to_solve(
+    start: Tensor, logits: Tensor, design: Tensor, alignment: Alignment, features_moved: bool
+) -> tuple[Tensor, float]:
+    """Concepts whose terms changed, and those that an earlier influence step left off their optimum; and the norm
+    of
+    the gradient of the others.
+    """
+    if features_moved:
+        return torch.arange(len(start)), 0.0
+    terms, recipe = alignment.terms_after, alignment.model.recipe
+    objective = ConceptObjective(design, terms.targets, terms.weights, recipe.concept_regularisation)
+    norms = objective.gradient(logits, start).norm(dim=1)
+    moving = norms > recipe.head_tolerance
+    moving[alignment.touched_concepts()] = True
+    return moving.nonzero().flatten(), float(norms[~moving].norm())
 
 
 def solve_label(
-    model: ConceptBottleneck, situation: Situation, logits: Tensor, inverses: Tensor | None, steps: int
-) -> SolvedHeads:
+    model: ConceptBottleneck, alignment: Alignment, logits: Tensor, inverses: Tensor | None
+) -> SolvedLabels:
     """Solve the label head of ``model`` on the edited training samples' concept logits, from where it is.
 
-    ``steps`` is what the concept head took; ``inverses`` are kept ones (:func:`~ecbm.train.convex.invert_blocks`).
+    ``inverses`` are kept ones (:func:`~ecbm.train.heads.precondition.invert_blocks`).
     """
-    read = label_design(model, situation, logits)
     solved = solve_label_head(
-        read,
-        situation.after.labels,
-        torch.ones(len(read), dtype=torch.float64),
+        label_design(model, alignment, logits),
+        alignment.after.labels,
+        None,
         len(model.class_names),
         model.recipe.label_regularisation,
         tolerance=_LABEL_TOLERANCE,
@@ -172,36 +164,35 @@ def solve_label(
         inverses=inverses,
     )
     final = with_heads(model, rows_of(model.concept_head), solved.parameters, model.low, model.high)
-    return SolvedHeads(final, steps + solved.newton_steps)
+    return SolvedLabels(final, solved.newton_steps, solved.work)
 
 
-def _jointly(carried: ConceptBottleneck, situation: Situation, design: Tensor) -> tuple[Tensor, int]:
-    """The joint objective couples the heads: both are moved to its nearest minimum."""
-    solved = solve_joint_heads(
-        design,
-        situation.terms_after,
-        situation.after.labels,
-        carried.recipe,
-        rows_of(carried.concept_head),
-        rows_of(carried.label_head),
-    )
-    return solved.concept, solved.iterations
+def step_label(
+    model: ConceptBottleneck, alignment: Alignment, logits: Tensor, inverses: Tensor, steps: int = 2
+) -> SolvedLabels:
+    """A few Newton steps of the label head with the classes' own blocks, where a solve costs too much.
 
-
-def with_heads(
-    model: ConceptBottleneck, concept: Tensor, label: Tensor | None, low: Tensor, high: Tensor
-) -> ConceptBottleneck:
-    """The model with other heads (``label`` ``None`` keeps its own) and other intervention logits."""
-    return ConceptBottleneck(
-        model.backbone,
-        linear_from(concept),
-        model.label_head if label is None else linear_from(label),
-        model.concept_names,
-        model.class_names,
-        model.recipe,
-        model.input_shape,
-        model.positive_weights,
-        low,
-        high,
-        model.provenance,
-    )
+    A step that does not lower the objective is halved until it does; ``inverses`` must be at hand.
+    """
+    design = label_design(model, alignment, logits)
+    beta = model.recipe.label_regularisation
+    objective = LabelObjective(design, alignment.after.labels, None, beta)
+    parameters = rows_of(model.label_head)
+    now = design @ parameters.T
+    value, done = float(objective.value(parameters, now)), 0
+    for _ in range(steps):
+        direction = block_step(objective.gradient(now, parameters), inverses, beta)
+        change, length = design @ direction.T, 1.0
+        while length > 1e-3:
+            there = float(objective.value(parameters - length * direction, now - length * change))
+            if there < value:
+                parameters, now, value, done = (
+                    parameters - length * direction,
+                    now - length * change,
+                    there,
+                    done + 1,
+                )
+                break
+            length /= 2
+    final = with_heads(model, rows_of(model.concept_head), parameters, model.low, model.high)
+    return SolvedLabels(final, done, 4 * len(parameters) * steps)

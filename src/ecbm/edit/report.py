@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ecbm.edit.situation import Situation
-from ecbm.train.convex import label_objective, with_ones
+from ecbm.edit.alignment import Alignment
+from ecbm.edit.carry import carry
+from ecbm.edit.certificate import certify, spectral_bound
+from ecbm.edit.heads import label_design
+from ecbm.edit.methods.base import Outcome
+from ecbm.edit.state import EditorState, Facts
+from ecbm.train import stages
+from ecbm.train.backbones import Standardise
+from ecbm.train.heads.objectives import (
+    ConceptObjective,
+    LabelObjective,
+    concept_losses,
+    label_residual,
+    rows_of,
+)
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.stages import label_inputs
 
-__all__ = [
-    "EditedObjectives",
-    "drift_between",
-    "edited_concept_objective",
-    "edited_objectives",
-    "head_gradient",
-    "json_ready",
-    "refitted_statistics",
-]
+__all__ = ["Measured", "concept_value", "json_ready", "report_of"]
 
 
 def json_ready(value: Any) -> Any:
@@ -34,59 +38,204 @@ def json_ready(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-@dataclasses.dataclass(frozen=True)
-class EditedObjectives:
-    """J'_C and J'_Y of a model over the edited training samples, and what computing J'_Y left behind.
-
-    ``read`` is what the label head reads (with ones) and ``label_gradient`` the gradient over it.
-    """
-
-    values: dict[str, float]
-    read: Tensor
-    label_gradient: Tensor
-
-
-def edited_objectives(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> EditedObjectives:
-    """J'_C and J'_Y of a model under the new names, over the edited training samples."""
-    recipe, after = model.recipe, situation.after
-    read = with_ones(label_inputs(recipe, logits, after.concepts, model.low, model.high))
-    ones = torch.ones(len(read), dtype=torch.float64)
-    head = torch.cat([model.label_head.weight, model.label_head.bias[:, None]], 1).detach()
-    label, gradient = label_objective(read, after.labels, ones, head, recipe.label_regularisation)
-    values = {"concepts": edited_concept_objective(model, situation, logits), "labels": float(label)}
-    return EditedObjectives(values, read, gradient)
-
-
-def edited_concept_objective(model: ConceptBottleneck, situation: Situation, logits: Tensor) -> float:
+def concept_value(model: ConceptBottleneck, alignment: Alignment, logits: Tensor) -> float:
     """J'_C over the edited training samples, from their concept logits: the L2 counts every parameter of g."""
-    terms = situation.terms_after
-    losses = torch.nn.functional.softplus(logits) - terms.targets.double() * logits
-    data_term = float((terms.weights.double() * losses).sum()) / len(situation.after)
+    terms = alignment.terms_after
+    data_term = float(concept_losses(logits, terms.targets, terms.weights).sum()) / len(logits)
     predictor = [*model.backbone.parameters(), *model.concept_head.parameters()]
     squares = sum(float(p.detach().double().square().sum()) for p in predictor)
     return data_term + 0.5 * model.recipe.concept_regularisation * squares
 
 
-def head_gradient(design: Tensor, logits: Tensor, situation: Situation, model: ConceptBottleneck) -> Tensor:
-    """∇J'_C over the concept head (k, d), at given features and the logits of the head on them."""
-    head = torch.cat([model.concept_head.weight, model.concept_head.bias[:, None]], 1).detach()
-    terms = situation.terms_after
-    residual = torch.sigmoid(logits).sub_(terms.targets).mul_(terms.weights)
-    return (residual.T @ design).div_(len(design)).add_(head, alpha=model.recipe.concept_regularisation)
+class Measured:
+    """A model on the edited training samples: logits, objectives and gradients of the heads, each computed once.
+
+    Parameters
+    ----------
+    model
+        Under the new names.
+    alignment
+        The edit.
+    logits
+        Concept logits (n', k') of the edited training samples.
+    """
+
+    def __init__(self, model: ConceptBottleneck, alignment: Alignment, logits: Tensor) -> None:
+        self.model, self.alignment, self.logits = model, alignment, logits
+        self.bottleneck = label_design(model, alignment, logits)
+        self._labels = LabelObjective(
+            self.bottleneck, alignment.after.labels, None, model.recipe.label_regularisation
+        )
+        self._label_head = rows_of(model.label_head)
+        self.class_logits = self.bottleneck @ self._label_head.T
+
+    def objectives(self, facts: Facts | None = None) -> dict[str, float]:
+        """J'_C and J'_Y; what ``facts`` of the model know is not computed again."""
+        labels = float(self._labels.value(self._label_head, self.class_logits))
+        if facts is not None and facts.heads is not None:
+            return {"concepts": float(facts.heads.values.sum()), "labels": labels}
+        return {"concepts": concept_value(self.model, self.alignment, self.logits), "labels": labels}
+
+    @cached_property
+    def label_residual(self) -> Tensor:
+        return label_residual(self.class_logits, self.alignment.after.labels)
+
+    @cached_property
+    def label_gradient(self) -> Tensor:
+        return self._labels.gradient_from(self.label_residual, self._label_head)
+
+    def concept_gradient(self, design: Tensor) -> Tensor:
+        """∇J'_C over the concept head (k', d)."""
+        terms, l2 = self.alignment.terms_after, self.model.recipe.concept_regularisation
+        objective = ConceptObjective(design, terms.targets, terms.weights, l2)
+        return objective.gradient(self.logits, rows_of(self.model.concept_head))
 
 
-def drift_between(
+def report_of(
+    alignment: Alignment, state: EditorState, outcome: Outcome, method: str
+) -> tuple[dict[str, Any], Facts]:
+    """What an edit did: objectives before and after, what moved on validation samples, and the certificate.
+
+    Features that had to be computed for it are returned too, with the other facts about the edited model.
+    """
+    model, carried = outcome.model, carry(alignment)
+    facts = _known(outcome, alignment, state, carried)
+    design, validation = facts.design, facts.validation
+    assert design is not None
+    assert validation is not None
+    logits = facts.heads.logits.T if facts.heads is not None else design @ rows_of(model.concept_head).T
+    edited = Measured(model, alignment, logits)
+    before, after = _before(carried, alignment, state, facts), edited.objectives(facts)
+    settings = dict(outcome.settings)
+    if state.staleness:
+        settings["curvature_staleness"] = dict(state.staleness)
+    report: dict[str, Any] = {
+        "method": method,
+        "edit": str(alignment.edit),
+        "changed": alignment.counts(),
+        "settings": settings,
+        "objective": {"before": before, "after": after},
+        "statistics_refitted": _refitted_statistics(alignment.model, model),
+        "not_covered": outcome.not_covered,
+        "drift": _drift(
+            alignment.model,
+            model,
+            alignment.model.concept_logits_from(state.validation[:, :-1]).detach(),
+            model.concept_logits_from(validation[:, :-1]).detach(),
+            "val" if "val" in alignment.data.split_sizes else "train",
+        ),
+    }
+    report |= _certificate(edited, state, facts)
+    worse = [stage for stage in after if not after[stage] <= before[stage] * (1 + 1e-9)]
+    if worse and outcome.unguarded:
+        figures = " and ".join(f"{before[stage]:.4g} to {after[stage]:.4g} ({stage})" for stage in worse)
+        report["warning"] = (
+            f"the edited objective got worse: {figures}; the step is too long for this network: "
+            "use method='auto', or more damping"
+        )
+    plain: dict[str, Any] = json_ready(report)
+    # The features above are those of the old validation samples; where the edit changed these, they are not facts.
+    return plain, Facts(design, validation if alignment.same_validation else None, facts.heads, after["labels"])
+
+
+def _before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState, facts: Facts) -> dict[str, float]:
+    """J'_C and J'_Y of the unedited model, from kept values where only some concept labels changed."""
+    labels_stay = carried.recipe.regime != "independent" and not alignment.edit.correct_labels
+    known = facts.heads is not None and state.label_value is not None
+    if known and labels_stay and alignment.same_terms:
+        touched = alignment.touched_concepts()
+        values = state.frozen.values_under(alignment.concepts, touched, alignment.terms_after)
+        return {"concepts": float(values.sum()), "labels": float(state.label_value or 0.0)}
+    return Measured(carried, alignment, _logits_before(carried, alignment, state)).objectives()
+
+
+def _known(outcome: Outcome, alignment: Alignment, state: EditorState, carried: ConceptBottleneck) -> Facts:
+    """Features of the edited training samples and of the unedited validation samples under the edited model."""
+    model, facts, data = outcome.model, outcome.facts, alignment.data
+    design = facts.design
+    if design is None and _same_parameters(model, carried):
+        design = state.edited_design(alignment, model)
+    if design is None:
+        design = _features(model, alignment.after.inputs)
+    if _same_parameters(model, alignment.model):
+        return Facts(design, state.validation, facts.heads)
+    watched = data.split("val") if "val" in data.split_sizes else data.split("train")
+    return Facts(design, _features(model, watched.inputs), facts.heads)
+
+
+def _features(model: ConceptBottleneck, inputs: Any) -> Tensor:
+    return stages.feature_design(model.backbone, inputs)
+
+
+def _same_parameters(first: ConceptBottleneck, second: ConceptBottleneck) -> bool:
+    a, b = first.backbone.state_dict(), second.backbone.state_dict()
+    return a.keys() == b.keys() and all(bool((a[name] == b[name]).all()) for name in a)
+
+
+def _logits_before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState) -> Tensor:
+    """Concept logits of the unedited model under the new names; those of samples that stay are kept."""
+    samples, concepts = alignment.samples, alignment.concepts
+    logits = concepts.carry(samples.carry(state.logits).T).T
+    if len(samples.come):
+        added = alignment.after.select(samples.come)
+        logits[samples.come] = carried.concept_logits(added.inputs).double()
+    return logits
+
+
+def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str, Any]:
+    model, alignment, design, validation = edited.model, edited.alignment, facts.design, facts.validation
+    assert design is not None
+    assert validation is not None
+    gradient = facts.heads.gradient if facts.heads is not None else edited.concept_gradient(design)
+    joint = model.recipe.regime == "joint"
+    covers = "both heads"
+    if joint:
+        covers = "the label head, given the concept head (the joint objective couples them)"
+    if not model.recipe.is_linear:
+        covers += ", given the backbone's features"
+    bound = certify(
+        model,
+        facts.heads.sizes if facts.heads is not None else design.norm(dim=1),
+        gradient,
+        edited.bottleneck,
+        edited.label_residual,
+        float(edited.label_gradient.norm()),
+        validation,
+        covers,
+        concept_head_fixed=joint,
+        design_norm=_design_norm(alignment, state, model, design),
+    )
+    out: dict[str, Any] = {"certificate": bound.to_dict()}
+    if not model.recipe.is_linear:
+        out["no_certificate_for_backbone"] = (
+            "its objective is not convex, so a small gradient proves nothing about the distance to retraining"
+        )
+    out["residual"] = {"concept_head": float(gradient.norm()), "label_head": float(edited.label_gradient.norm())}
+    return out
+
+
+def _design_norm(alignment: Alignment, state: EditorState, model: ConceptBottleneck, design: Tensor) -> float:
+    """An upper bound on the spectral norm of the edited training features, from kept ones if they are wide."""
+    old, new, samples = alignment.model.backbone, model.backbone, alignment.samples
+    if not (isinstance(old, Standardise) and isinstance(new, Standardise)):
+        return spectral_bound(design)
+    ratio, offset = old.scale / new.scale, (old.mean - new.mean) / new.scale
+    # Rows that stay are x' = ratio · x + offset of kept ones; removing rows lowers the norm.
+    stay = math.sqrt(samples.before * state.basis.largest) * max(float(ratio.max()), 1.0)
+    stay += math.sqrt(samples.after) * float(offset.norm())
+    return math.hypot(stay, float(design[samples.come].norm())) * (1 + 1e-9)
+
+
+def _drift(
     before: ConceptBottleneck, after: ConceptBottleneck, logits_before: Tensor, logits_after: Tensor, where: str
 ) -> dict[str, Any]:
     """How far predictions moved on the same samples: concepts that both models have, and classes."""
-    shared = [name for name in before.concept_names if name in after.concept_names]
-    old = [before.concept_names.index(name) for name in shared]
-    new = [after.concept_names.index(name) for name in shared]
+    shared, old, new = _shared(before, after)
     p, q = torch.sigmoid(logits_before[:, old]), torch.sigmoid(logits_after[:, new])
     a, b = before.classify(logits_before), after.classify(logits_after)
     gap, class_gap = (p - q).abs(), (a - b).abs()
     flipped = ((p >= 0.5) != (q >= 0.5)).sum(0)
-    order = flipped.argsort(descending=True)[:10].tolist()
+    order = flipped.argsort(descending=True, stable=True)[:10].tolist()
     return {
         "split": where,
         "samples": len(logits_before),
@@ -100,17 +249,22 @@ def drift_between(
     }
 
 
-def refitted_statistics(before: ConceptBottleneck, after: ConceptBottleneck) -> list[str]:
+def _shared(before: ConceptBottleneck, after: ConceptBottleneck) -> tuple[list[str], list[int], list[int]]:
+    """Concepts that both models have, and where."""
+    places = {name: place for place, name in enumerate(after.concept_names)}
+    both = [(name, place) for place, name in enumerate(before.concept_names) if name in places]
+    return [name for name, _ in both], [place for _, place in both], [places[name] for name, _ in both]
+
+
+def _refitted_statistics(before: ConceptBottleneck, after: ConceptBottleneck) -> list[str]:
     """In words, which statistics outside the objectives were fitted again on the edited data."""
-    words = []
+    words, known = [], dict(before.backbone.named_buffers())
     for name, buffer in after.backbone.named_buffers():
-        old = dict(before.backbone.named_buffers()).get(name)
+        old = known.get(name)
         fitted = name.endswith(("mean", "scale")) and "running" not in name
         if fitted and old is not None and old.shape == buffer.shape and not torch.equal(old, buffer):
             words.append(f"standardisation ({name})")
-    shared = [name for name in before.concept_names if name in after.concept_names]
-    old_columns = [before.concept_names.index(name) for name in shared]
-    new_columns = [after.concept_names.index(name) for name in shared]
+    _, old_columns, new_columns = _shared(before, after)
     if not torch.equal(before.positive_weights[old_columns], after.positive_weights[new_columns]):
         words.append("positive weights")
     if not torch.equal(before.low[old_columns], after.low[new_columns]):

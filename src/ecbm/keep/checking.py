@@ -3,48 +3,78 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
-from ecbm.keep import change, database, ledger
-from ecbm.keep.erase_names import digests_in
-from ecbm.keep.erasing import SIDE_FOLDERS
+from ecbm.keep import database, ledger, transaction
+from ecbm.keep.destruction import SIDE_FOLDERS
 from ecbm.keep.lock import exclusive
-from ecbm.keep.objects import ObjectStore, digest_of
+from ecbm.keep.naming import digests_in
+from ecbm.keep.objects import DamagedError, ObjectStore, digest_of
+from ecbm.keep.records import Records
 
 __all__ = ["check_workspace"]
 
 _BACKUP = "restore it from a backup"
-_KNOWN = {database.NAME, f"{database.NAME}-wal", f"{database.NAME}-shm", "seal", "changing", change.LOCK}
+_KNOWN = {database.NAME, f"{database.NAME}-wal", f"{database.NAME}-shm", "seal", "changing", transaction.LOCK}
 _FOLDERS = {"objects", "unfinished", *SIDE_FOLDERS}
 
 Problem = dict[str, str]
 
 
-def check_workspace(folder: str | Path, *, repair: bool = False) -> dict[str, Any]:
-    """Check a workspace: seal, database, chain of the ledger, versions, every file, the current model and data.
+def check_workspace(
+    folder: str | Path, *, repair: bool = False, replay: bool | Sequence[int | str] = False
+) -> dict[str, Any]:
+    """:meth:`ecbm.Workspace.check`, also of a folder whose records are too damaged for being opened.
 
-    What a dead process has left is tidied up first. With ``repair``, a missing or outdated seal is made anew if
-    all else is sound.
-
-    Returns
-    -------
-    dict
-        ``ok``; ``problems``, each with ``problem`` and ``repair``; ``notes`` about harmless things; ``checked``.
+    Checks seal, database, chain of the ledger, versions, every file, the current model and data. What a dead
+    process has left is tidied up first.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; make a workspace with 'ecbm init'")
     if not (folder / database.NAME).is_file():
         raise InputError(f"{folder}: not a workspace (no {database.NAME}); make one with 'ecbm init'")
+    numbers = _numbers(folder, replay)
     with _locked(folder) as writable:
-        return _check(folder, repair, writable)
+        result = _check(folder, repair, writable)
+    # Without the lock: it may take as long as all trainings together.
+    return result if numbers is None else _with_replay(folder, result, numbers)
+
+
+def _numbers(folder: Path, replay: bool | Sequence[int | str]) -> list[int] | None:
+    """The versions to replay; ``None`` if that is not asked for."""
+    if replay is False:
+        return None
+    try:
+        records = Records(folder)
+        if replay is True:
+            return [version.version for version in records.versions()]
+        return [records.version(number).version for number in replay]
+    except DamagedError:  # the check itself will say so
+        return []
+
+
+def _with_replay(folder: Path, result: dict[str, Any], numbers: Sequence[int]) -> dict[str, Any]:
+    from ecbm.keep.replay import replay_versions
+    from ecbm.keep.workspace import Workspace
+
+    verdicts = replay_versions(Workspace(folder), numbers) if numbers else []
+    problems = result["problems"] + [
+        {"problem": f"version {one.version}: {one.why}", "repair": _BACKUP} for one in verdicts if one.same is False
+    ]
+    return result | {
+        "ok": not problems,
+        "problems": problems,
+        "replayed": [dataclasses.asdict(one) for one in verdicts],
+    }
 
 
 @contextlib.contextmanager
@@ -52,7 +82,7 @@ def _locked(folder: Path) -> Iterator[bool]:
     """Hold the lock, so that nothing changes meanwhile; false on a read-only disk, where nothing can."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(exclusive(folder / change.LOCK))
+            stack.enter_context(exclusive(folder / transaction.LOCK))
             writable = True
         except OSError:
             writable = False
@@ -100,7 +130,7 @@ def _recovered(folder: Path, notes: list[str], writable: bool) -> Iterator[Probl
         if not writable:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         with contextlib.closing(database.connect(folder)) as connection:
-            if change.recover(folder, connection):
+            if transaction.recover(folder, connection):
                 notes.append("tidied up after a process that ended before it was done")
     except OSError as error:
         notes.append(f"a process ended before it was done; tidying up needs a writable folder ({error.strerror})")
@@ -152,7 +182,7 @@ def _versions(folder: Path, counts: dict[str, int]) -> Iterator[Problem]:
             same = (parent, kind, time, own) == (entry["parent"], entry["kind"], entry["time"], sequence)
             same = same and digest_of(summary.encode()) == entry["summary"]
             if data is not None:
-                digest = change.manifest_digest(model, data, summary)
+                digest = transaction.manifest_digest(model, data, summary)
                 same = same and sequence in facts and json.loads(facts[sequence])["manifest"] == digest
             if not same:
                 yield {"problem": f"version {number}: its record differs from the ledger", "repair": _BACKUP}
@@ -202,14 +232,13 @@ def _users(connection: sqlite3.Connection) -> dict[str, list[int]]:
 
 
 def _current(folder: Path) -> Iterator[Problem]:
+    from ecbm.keep.stored_datasets import fingerprint_of_bytes
     from ecbm.keep.workspace import Workspace
 
     workspace = Workspace(folder)
     version = workspace.version()
     facts = workspace.described([version])[0]["fingerprints"]
-    data = workspace.data(version.version)
-    data.__dict__.pop("row_digests", None)  # computed anew from the inputs themselves
-    if data.fingerprint != facts.get("data"):
+    if fingerprint_of_bytes(workspace.data(version.version)) != facts.get("data"):
         yield {"problem": f"version {version.version}: the data's fingerprint differs", "repair": _BACKUP}
     if version.model is not None and workspace.model(version.version).fingerprint != facts.get("model"):
         yield {"problem": f"version {version.version}: the model's fingerprint differs", "repair": _BACKUP}
@@ -217,4 +246,4 @@ def _current(folder: Path) -> Iterator[Problem]:
 
 def _seal_again(folder: Path) -> None:
     with contextlib.closing(database.connect(folder)) as connection:
-        change.seal_up(folder, connection)
+        transaction.seal_up(folder, connection)

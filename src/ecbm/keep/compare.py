@@ -8,10 +8,10 @@ import torch
 
 from ecbm.edit.edit import Edit
 from ecbm.errors import InputError
-from ecbm.keep.words import counted, done
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.verify.evaluate import evaluate
+from ecbm.words import counted, done
 
 __all__ = ["compare_versions"]
 

@@ -9,7 +9,6 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from ecbm.curvature import EKFAC
 from ecbm.edit.editor import Editor
 from ecbm.errors import EcbmError
 from ecbm.keep import durable
@@ -28,8 +27,10 @@ def recall_curvature(workspace: Path, editor: Editor) -> bool:
     folder = _folder(workspace, editor)
     if not folder.is_dir():
         return False
+    from ecbm.curvature import EKFAC
+
     try:
-        editor.kept._concept_curvature["true"] = EKFAC.load(folder, editor.kept.part)
+        editor.state._concept_curvature["true"] = EKFAC.load(folder, editor.state.part)
     except (EcbmError, OSError, ValueError, KeyError, TypeError, RuntimeError):
         shutil.rmtree(folder, ignore_errors=True)
         return False
@@ -39,9 +40,9 @@ def recall_curvature(workspace: Path, editor: Editor) -> bool:
 def keep_curvature(workspace: Path, editor: Editor) -> None:
     """Keep what an editor has fitted, if it has."""
     folder = _folder(workspace, editor)
-    if not editor.kept.has_curvature("true") or folder.is_dir():
+    if not editor.state.has_curvature("true") or folder.is_dir():
         return
     # A full disk is no reason to refuse the edit.
     with contextlib.suppress(OSError):
         durable.make_folder(workspace / "cache")
-        editor.kept.concept_curvature("true").save(folder)
+        editor.state.concept_curvature("true").save(folder)

@@ -20,6 +20,7 @@ from ecbm.keep.objects import DamagedError
 __all__ = [
     "FORMAT",
     "NAME",
+    "atomically",
     "changing_mark",
     "connect",
     "create",
@@ -27,7 +28,6 @@ __all__ = [
     "reading",
     "seal",
     "seal_problem",
-    "transaction",
 ]
 
 FORMAT = "1"
@@ -141,7 +141,7 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def atomically(connection: sqlite3.Connection) -> Iterator[None]:
     """All statements of the block, or none."""
     durable.step("sqlite begin", NAME)
     connection.execute("BEGIN IMMEDIATE")

@@ -11,25 +11,28 @@ from numpy.typing import NDArray
 from safetensors.numpy import load as arrays_from
 from safetensors.numpy import save as array_bytes
 
-from ecbm.keep.frames import Frame, read_table, table_bytes
+from ecbm.keep.stored_tables import StoredTable, read_table, table_bytes
 
 __all__ = ["Delta", "apply", "between", "delta_bytes", "read_delta"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Delta:
-    """From one frame to the next, by position in the first."""
+    """From one table to the next, by position in the first."""
 
     arrays: dict[str, NDArray[Any]]
     new_concepts: list[str]
-    appended: Frame | None
+    appended: StoredTable | None
 
 
-def between(before: Frame, after: Frame) -> Delta | None:
-    """The delta from one frame to another; ``None`` where an edit could not have made it (order, classes)."""
-    old_rows = {name: row for row, name in enumerate(before.ids)}
-    kept = [name for name in after.ids if name in old_rows]
-    places = np.array([old_rows[name] for name in kept], np.int64)
+def between(before: StoredTable, after: StoredTable) -> Delta | None:
+    """The delta from one table to another; ``None`` where an edit could not have made it (order, classes)."""
+    if before.ids == after.ids:  # most edits; no need to look every name up
+        kept, places = after.ids, np.arange(len(after.ids))
+    else:
+        old_rows = {name: row for row, name in enumerate(before.ids)}
+        kept = [name for name in after.ids if name in old_rows]
+        places = np.array([old_rows[name] for name in kept], np.int64)
     fresh = after.ids[len(kept) :]
     old_columns = {name: column for column, name in enumerate(before.concept_names)}
     stay = [name for name in after.concept_names if name in old_columns]
@@ -56,12 +59,19 @@ def between(before: Frame, after: Frame) -> Delta | None:
         "cell_bits": b[rows, changed],
         "label_rows": places[labels].astype(np.int32),
         "label_values": shared.labels[labels],
-        "gone_rows": np.setdiff1d(np.arange(len(before.ids)), places).astype(np.int32),
-        "gone_columns": np.setdiff1d(np.arange(len(before.concept_names)), columns).astype(np.int32),
+        "gone_rows": _others(len(before.ids), places).astype(np.int32),
+        "gone_columns": _others(len(before.concept_names), columns).astype(np.int32),
         "new_bits": np.ascontiguousarray(shared.concepts[:, len(stay) :]).view(np.uint32),
     }
     appended = after.rows(np.arange(len(kept), len(after.ids))) if fresh else None
     return Delta({name: array for name, array in arrays.items() if array.size}, new_concepts, appended)
+
+
+def _others(count: int, some: NDArray[Any]) -> NDArray[np.int64]:
+    """The places 0..count that are not among some, in order."""
+    other = np.ones(count, bool)
+    other[some] = False
+    return np.nonzero(other)[0]
 
 
 def delta_bytes(delta: Delta) -> bytes:
@@ -82,21 +92,21 @@ def read_delta(content: bytes) -> Delta:
     return Delta(arrays, names, None if appended is None else read_table(appended.tobytes()))
 
 
-def apply(delta: Delta, frame: Frame, pool: int) -> Frame:
-    """The next frame; ``pool`` is the number of rows ever kept before those that the delta appends."""
+def apply(delta: Delta, table: StoredTable, pool: int) -> StoredTable:
+    """The next table; ``pool`` is the number of rows ever kept before those that the delta appends."""
     arrays = delta.arrays
-    concepts, labels = frame.concepts.copy(), frame.labels.copy()
+    concepts, labels = table.concepts.copy(), table.labels.copy()
     if "cell_rows" in arrays:
         bits = concepts.view(np.uint32)
         bits[arrays["cell_rows"], arrays["cell_columns"]] = arrays["cell_bits"]
     if "label_rows" in arrays:
         labels[arrays["label_rows"]] = arrays["label_values"]
-    result = dataclasses.replace(frame, concepts=concepts, labels=labels)
+    result = dataclasses.replace(table, concepts=concepts, labels=labels)
     if "gone_rows" in arrays:
-        result = result.rows(np.setdiff1d(np.arange(len(frame.ids)), arrays["gone_rows"]))
-    names = frame.concept_names
+        result = result.rows(_others(len(table.ids), arrays["gone_rows"]))
+    names = table.concept_names
     if "gone_columns" in arrays or delta.new_concepts:
-        stay = np.setdiff1d(np.arange(len(names)), arrays.get("gone_columns", np.zeros(0, np.int32)))
+        stay = _others(len(names), arrays.get("gone_columns", np.zeros(0, np.int32)))
         new = arrays.get("new_bits", np.zeros((len(result.ids), 0), np.uint32)).view(np.float32)
         result.concepts = np.concatenate([result.concepts[:, stay], new], axis=1)
         result.concept_names = [names[column] for column in stay.tolist()] + delta.new_concepts

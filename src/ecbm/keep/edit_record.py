@@ -10,8 +10,10 @@ from ecbm.keep.ledger import Detail
 
 if TYPE_CHECKING:
     from ecbm.edit.changes import Changes
+    from ecbm.edit.edit import Edit
+    from ecbm.read.dataset import Dataset
 
-__all__ = ["before_from_details", "edit_details", "edit_from_details"]
+__all__ = ["before_from_details", "edit_details", "edit_from_details", "recorded_edit"]
 
 
 def _plain(value: float) -> float | None:
@@ -70,6 +72,24 @@ def edit_from_details(details: Sequence[Detail]) -> dict[str, Any]:
     if added:
         edit["add_concepts"] = added
     return edit
+
+
+def recorded_edit(details: Sequence[Detail], after: Dataset) -> Edit:
+    """The edit itself, from all its details and the dataset that it made, which holds the samples it added."""
+    from ecbm.edit.edit import Edit
+
+    fields = edit_from_details(details)
+    added = set(fields.get("add_samples", ()))
+    # Their labels come with what the edit's new concepts say about them, which says it twice and changes nothing.
+    rows = [row for row, sample in enumerate(after.ids) if sample in added]
+    return Edit(
+        [(one["id"], one["concept"], one["value"]) for one in fields.get("correct_concepts", ())],
+        [(one["id"], one["label"]) for one in fields.get("correct_labels", ())],
+        fields.get("remove_concepts", ()),
+        fields.get("add_concepts"),
+        fields.get("remove_samples", ()),
+        after.select(rows) if rows else None,
+    )
 
 
 def before_from_details(details: Sequence[Detail]) -> dict[str, Any]:

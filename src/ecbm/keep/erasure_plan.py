@@ -7,9 +7,10 @@ from typing import Any
 
 from ecbm.errors import InputError
 from ecbm.keep import database
-from ecbm.keep.erase import _check_known, _not_reached, _reduced
-from ecbm.keep.erasing import SIDE_FOLDERS
-from ecbm.keep.workspace import Workspace, erased
+from ecbm.keep.destruction import SIDE_FOLDERS
+from ecbm.keep.erasure import _check_known, _not_reached, _reduced
+from ecbm.keep.records import erased
+from ecbm.keep.workspace import Workspace
 from ecbm.words import counted, listed, readable_size
 
 __all__ = ["plan_erasure", "plan_lines"]

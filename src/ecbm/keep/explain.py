@@ -31,6 +31,12 @@ def explain(item: dict[str, Any], current: int) -> Iterator[str]:
     report = item["report"] or {}
     if not report.get("destroyed_by_erasure"):
         yield from _report_lines(report)
+    facts = item["environment"]
+    if facts:
+        yield (
+            f"computed by ecbm {facts['ecbm']} with torch {facts['torch']} on {facts['machine']} "
+            f"({facts['capability']}), {counted(facts['threads'], 'thread')}"
+        )
     for name, value in item["fingerprints"].items():
         yield f"{name} fingerprint {value}"
 

@@ -9,30 +9,25 @@ from typing import Any
 
 from ecbm.errors import InputError
 from ecbm.files import flush_folder, write_json
-from ecbm.keep import change, database, ledger
+from ecbm.keep import database, ledger, transaction
 from ecbm.keep.onnx import onnx_bytes, write_onnx
 from ecbm.keep.plain import plain
 from ecbm.keep.saving import save
-from ecbm.keep.signature import UNSIGNED, Signature
-from ecbm.keep.words import summary_words
+from ecbm.keep.signature import Signature
 from ecbm.keep.workspace import Workspace
 from ecbm.verify.evaluate import evaluate
+from ecbm.words import summary_words
 
 __all__ = ["export_version"]
 
 
 def export_version(
-    workspace: Workspace,
-    folder: str | Path,
-    number: str | None = None,
-    *,
-    onnx: bool = False,
-    signature: Signature = UNSIGNED,
+    workspace: Workspace, folder: str | Path, number: int | str | None, *, onnx: bool, signature: Signature
 ) -> dict[str, Any]:
-    """Write a version as a folder that :func:`ecbm.load` reads.
+    """:meth:`ecbm.Workspace.export`.
 
-    It holds the weights, the config, a model card with metrics and edit history, and ``history.json``; no samples
-    and no ids. That it was exported, and where to, is recorded.
+    The folder holds the weights, the config, a model card with metrics and edit history, and ``history.json``; no
+    samples and no ids. That it was exported, and where to, is recorded.
     """
     folder = Path(folder)
     target, root = folder.resolve(), workspace.folder.resolve()
@@ -89,7 +84,7 @@ def _history(workspace: Workspace, number: int) -> list[dict[str, Any]]:
 
 def _record(workspace: Workspace, number: int, target: Path, signature: Signature) -> None:
     details = signature.details()
-    with change.begin(workspace.folder, any_head=True) as opened, database.transaction(opened.connection):
+    with transaction.begin(workspace.folder, any_head=True) as opened, database.atomically(opened.connection):
         time = ledger.now()
         public = {"kind": "export", "version": number, "head": opened.head, "time": time}
         ledger.append(opened.connection, public, details)

@@ -7,10 +7,10 @@ import getpass
 import os
 
 from ecbm.errors import InputError
-from ecbm.keep.change import MovedOnError
 from ecbm.keep.ledger import Detail
+from ecbm.keep.transaction import MovedOnError
 
-__all__ = ["UNSIGNED", "Signature", "start_from"]
+__all__ = ["Signature", "start_from"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +29,6 @@ class Signature:
             except UnicodeEncodeError:
                 raise InputError(f"the {name} is not valid text; give it in UTF-8") from None
         return [Detail("author", author), *([Detail("reason", self.reason)] if self.reason else [])]
-
-
-UNSIGNED = Signature()
 
 
 def _user() -> str:

@@ -1,22 +1,28 @@
 """Inputs in a workspace: chunks of rows, each one file, so that erasing a sample rewrites its chunk alone.
 
-Feature rows and drawn pictures are safetensors. Picture files keep their original bytes, in zip files whose members
-are numbered: the names they came with may say whose they are.
+Feature rows and drawn pictures are safetensors; features that were given in half precision are kept so. Picture
+files keep their original bytes, in zip files whose members are numbered: the names they came with may say whose
+they are.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
+import json
+import math
 import zipfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load as tensors_from
 from safetensors.torch import save as tensor_bytes
 
 from ecbm.keep.objects import ObjectStore
+from ecbm.read.digests import DIGEST_SIZE, RowDigests
 from ecbm.read.inputs import ImageInputs, Inputs, JoinedInputs, TensorInputs
 
 __all__ = ["keep_rows", "load_digests", "load_inputs", "store_inputs"]
@@ -27,6 +33,8 @@ Chunk = dict[str, Any]
 _CHUNK_BYTES = 4 << 20
 _MOST_ROWS = 8192
 _PICTURE_ROWS = 1024
+# What the files call these kinds of numbers.
+_KINDS = {"F16": np.float16, "F32": np.float32, "U8": np.uint8}
 
 
 def _zip(files: Sequence[bytes]) -> bytes:
@@ -39,8 +47,26 @@ def _zip(files: Sequence[bytes]) -> bytes:
 
 
 def _digest_bytes(digests: Sequence[bytes]) -> bytes:
-    table = np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), -1)
-    return tensor_bytes({"digests": torch.from_numpy(table.copy())})
+    return tensor_bytes({"digests": torch.from_numpy(RowDigests.of(digests).table.copy())})
+
+
+def _row_bytes(rows: torch.Tensor) -> bytes:
+    """Rows as safetensors, in half precision where that gives back the same bits: half as much to read and hash."""
+    half = rows.half() if rows.dtype == torch.float32 else rows
+    same = half.dtype == torch.float16 and torch.equal(half.float(), rows)
+    return tensor_bytes({"x": (half if same else rows).contiguous()})
+
+
+def _rows_of(content: bytes) -> NDArray[Any]:
+    """The rows of :func:`_row_bytes`, where they lie: safetensors' own reader would copy them once more."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    entry = json.loads(content[8:start])["x"]
+    shape = entry["shape"]
+    first, end = entry["data_offsets"]
+    kind = np.dtype(_KINDS[entry["dtype"]])
+    if end - first != kind.itemsize * math.prod(shape):
+        raise ValueError("the header of a tensor file does not fit its content")
+    return np.frombuffer(content, kind, math.prod(shape), start + first).reshape(shape)
 
 
 def store_inputs(inputs: Inputs, digests: Sequence[bytes], put: Put) -> list[Chunk]:
@@ -69,7 +95,7 @@ def store_inputs(inputs: Inputs, digests: Sequence[bytes], put: Put) -> list[Chu
             size = list(inputs.shape[1:]) if inputs.resizes else None
             chunk = {"kind": "pictures", "size": size, "data": put(_zip([inputs.encoded(row) for row in wanted]))}
         else:
-            chunk = {"kind": "tensor", "data": put(tensor_bytes({"x": inputs.raw(wanted).contiguous()}))}
+            chunk = {"kind": "tensor", "data": put(_row_bytes(inputs.raw(wanted)))}
         chunks.append(chunk | {"rows": len(wanted), "digests": put(_digest_bytes(digests[start : wanted.stop]))})
     return chunks
 
@@ -77,33 +103,37 @@ def store_inputs(inputs: Inputs, digests: Sequence[bytes], put: Put) -> list[Chu
 def load_inputs(chunks: Sequence[Chunk], store: ObjectStore) -> Inputs:
     """The inputs of chunks, one after another."""
     parts: list[Inputs] = []
-    tensors: list[torch.Tensor] = []
-
-    def close() -> None:
+    for tensors, run in itertools.groupby(chunks, lambda chunk: chunk["kind"] == "tensor"):
         if tensors:
-            parts.append(TensorInputs(torch.cat(tensors) if len(tensors) > 1 else tensors[0]))
-            tensors.clear()
-
-    for chunk in chunks:
-        if chunk["kind"] == "tensor":
-            tensors.append(tensors_from(store.get(chunk["data"]))["x"])
+            parts.append(TensorInputs(_load_rows(list(run), store)))
             continue
-        close()
-        size = tuple(chunk["size"]) if chunk["size"] else None
-        names = [f"{index:05d}" for index in range(chunk["rows"])]
-        parts.append(ImageInputs(store.path(chunk["data"]), names, size))
-    close()
+        for chunk in run:
+            size = tuple(chunk["size"]) if chunk["size"] else None
+            names = [f"{index:05d}" for index in range(chunk["rows"])]
+            parts.append(ImageInputs(store.path(chunk["data"]), names, size))
     whole = parts[0] if parts else TensorInputs(torch.zeros(0, 1))
     return whole if len(parts) < 2 else JoinedInputs(parts)
 
 
-def load_digests(chunks: Sequence[Chunk], store: ObjectStore) -> list[bytes]:
-    """The digest of every input of chunks."""
-    found: list[bytes] = []
+def _load_rows(chunks: Sequence[Chunk], store: ObjectStore) -> torch.Tensor:
+    """Chunks of rows as one tensor, each read straight into its place."""
+    whole: torch.Tensor | None = None
+    at = 0
     for chunk in chunks:
-        table = tensors_from(store.get(chunk["digests"]))["digests"].numpy()
-        found += [row.tobytes() for row in table]
-    return found
+        rows = _rows_of(store.get(chunk["data"]))
+        if whole is None:
+            kind = torch.uint8 if rows.dtype == np.uint8 else torch.float32
+            whole = torch.empty(sum(one["rows"] for one in chunks), *rows.shape[1:], dtype=kind)
+        whole.numpy()[at : at + len(rows)] = rows
+        at += len(rows)
+    assert whole is not None
+    return whole
+
+
+def load_digests(chunks: Sequence[Chunk], store: ObjectStore) -> RowDigests:
+    """The digest of every input of chunks."""
+    tables = [tensors_from(store.get(chunk["digests"]))["digests"].numpy() for chunk in chunks]
+    return RowDigests(np.concatenate(tables) if tables else np.zeros((0, DIGEST_SIZE), np.uint8))
 
 
 def keep_rows(chunks: Sequence[Chunk], rows: Sequence[int], store: ObjectStore, put: Put) -> list[Chunk]:
@@ -118,5 +148,5 @@ def keep_rows(chunks: Sequence[Chunk], rows: Sequence[int], store: ObjectStore, 
         elif mine:
             digests = load_digests([chunk], store)
             part = load_inputs([chunk], store).subset(mine)
-            kept += store_inputs(part, [digests[row] for row in mine], put)
+            kept += store_inputs(part, digests.take(mine), put)
     return kept

@@ -1,13 +1,13 @@
-"""Versions and their reports in words."""
+"""What the second of two editors is told."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
 
-from ecbm.words import certificate_words, counted, done, listed, summary_of, summary_words
+from ecbm.words import summary_words
 
-__all__ = ["certificate_words", "counted", "done", "listed", "moved_on_words", "summary_of", "summary_words"]
+__all__ = ["moved_on_words"]
 
 
 def moved_on_words(connection: sqlite3.Connection, expected: int | None, head: int | None) -> str:

@@ -1,71 +1,303 @@
 """A workspace: a folder that keeps a dataset, every version of a model, and who changed what, when and why.
 
-This module reads. It does not import torch until arrays are asked for, so that looking at history is quick.
+How its verbs are done is written in the neighbours of this file, which are imported when they are needed: looking
+at history must not wait for torch.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import json
-import sqlite3
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecbm import html
-from ecbm.errors import InputError, unknown_name
-from ecbm.keep import database, ledger
-from ecbm.keep.edit_record import before_from_details, edit_from_details
 from ecbm.keep.objects import DamagedError, ObjectStore
+from ecbm.keep.records import Records, Version, erased, untrained
+from ecbm.keep.signature import Signature
 from ecbm.words import counted, local_time, summary_words
 
 if TYPE_CHECKING:
+    from ecbm.edit.edit import Edit
+    from ecbm.keep.stored_datasets import DatasetReader
     from ecbm.read.dataset import Dataset
     from ecbm.train.model import ConceptBottleneck
+    from ecbm.train.recipe import Recipe
 
 __all__ = ["Version", "Workspace"]
 
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True)
-class Version:
-    """One version, as it is recorded. ``model`` and ``data`` say which files hold it; ``None`` once erased."""
+class Workspace(Records):
+    """An existing workspace, with the verbs of the command line.
 
-    version: int
-    parent: int | None
-    kind: str
-    time: str
-    sequence: int
-    summary: dict[str, Any]
-    model: dict[str, Any] | None
-    data: dict[str, Any] | None
-
-    @property
-    def kept(self) -> bool:
-        """Whether its arrays still exist."""
-        return self.data is not None
-
-
-class Workspace:
-    """An existing workspace, for reading. Changes are functions of :mod:`ecbm.keep.changing` and its neighbours.
+    Verbs that change something take ``reason`` and ``author``, which the ledger keeps (the author is by default
+    ``ECBM_AUTHOR`` or the name of the user), and ``expect``: the version the caller has looked at. Where it is not
+    the current one any more, nothing is done.
 
     Parameters
     ----------
     folder
-        A folder made by ``ecbm init``.
+        A folder made by ``ecbm init`` or :meth:`create`.
+
+    Examples
+    --------
+    >>> import ecbm, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> workspace = ecbm.Workspace.create(folder, ecbm.datasets.breast_cancer(), ecbm.Recipe(backbone="linear"))
+    >>> workspace.train()
+    1
+    >>> sample = workspace.data().split("train").ids[0]
+    >>> version, report = workspace.edit(ecbm.Edit(remove_samples=[sample]), reason="taken twice")
+    >>> version, report["certificate"]["class_predictions_that_could_differ"]
+    (2, 0)
+    >>> workspace.undo(), workspace.redo()
+    (1, 2)
+    >>> [(item["version"], item["reason"]) for item in ecbm.Workspace(folder).log()]
+    [(2, 'taken twice'), (1, None), (0, None)]
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise InputError(f"{self.folder}: no such folder; make a workspace with 'ecbm init'")
-        found = self.meta().get("format")
-        if found != database.FORMAT:
-            raise InputError(
-                f"{self.folder}: workspace format {found!r}, this ecbm reads {database.FORMAT}; upgrade"
-            )
+        super().__init__(folder)
+        self._reader: DatasetReader | None = None
+        self._model: tuple[dict[str, Any], ConceptBottleneck] | None = None
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        data: Dataset,
+        recipe: Recipe | None = None,
+        *,
+        model: ConceptBottleneck | None = None,
+        source: str = "",
+        reason: str = "",
+        author: str = "",
+    ) -> Workspace:
+        """Make a workspace with a dataset (version 0); the folder appears whole or not at all.
+
+        Parameters
+        ----------
+        folder
+            A new or empty folder.
+        data
+            The dataset, copied into the workspace.
+        recipe
+            How models are trained in it; ``Recipe()`` chooses a backbone that fits the inputs.
+        model
+            A model that was trained elsewhere on this very data (checked by fingerprint), kept as version 1.
+        source
+            Where the data came from, for the log and for what an erasure cannot reach.
+
+        Returns
+        -------
+        Workspace
+            The workspace, opened.
+        """
+        from ecbm.keep.actions import create_workspace
+
+        create_workspace(folder, data, recipe, model=model, source=source, signature=Signature(author, reason))
+        return cls(folder)
+
+    @property
+    def recipe(self) -> Recipe:
+        """How models are trained in it, unless :meth:`train` is given another recipe."""
+        from ecbm.train.recipe import Recipe
+
+        return Recipe.from_dict(json.loads(self.meta()["recipe"]))
+
+    # -- changing the model --------------------------------------------------------------------------------
+
+    def train(
+        self, recipe: Recipe | None = None, *, reason: str = "", author: str = "", expect: int | None = None
+    ) -> int:
+        """Train on the current data and keep the model as a new version.
+
+        Parameters
+        ----------
+        recipe
+            How to train; that of the workspace by default.
+
+        Returns
+        -------
+        int
+            The new version's number.
+        """
+        from ecbm.keep.actions import train_model
+
+        return train_model(self, recipe, signature=Signature(author, reason), expected=expect)
+
+    def adopt(self, model: ConceptBottleneck, *, reason: str = "", author: str = "") -> int:
+        """Keep a model that was trained elsewhere on the current data (checked by fingerprint) as a new version."""
+        from ecbm.keep.actions import adopt_model
+
+        return adopt_model(self, model, signature=Signature(author, reason))
+
+    def edit(
+        self,
+        edit: Edit | str | os.PathLike[str],
+        method: str = "auto",
+        *,
+        reason: str = "",
+        author: str = "",
+        expect: int | None = None,
+        **options: Any,
+    ) -> tuple[int, dict[str, Any]]:
+        """Apply an edit to the current model and keep the result as a new version.
+
+        Parameters
+        ----------
+        edit
+            An :class:`ecbm.Edit`, or the path of an edit file.
+        method, options
+            As for :meth:`ecbm.Editor.apply`.
+
+        Returns
+        -------
+        tuple
+            The new version's number, and the report.
+        """
+        from ecbm.keep.actions import edit_model
+
+        return edit_model(self, edit, method, options, signature=Signature(author, reason), expected=expect)
+
+    def preview(self, edit: Edit | str | os.PathLike[str], method: str = "auto", **options: Any) -> dict[str, Any]:
+        """The report of :meth:`edit`, without keeping anything."""
+        from ecbm.keep.actions import preview_edit
+
+        return preview_edit(self, edit, method, options)
+
+    def undo(self, *, reason: str = "", author: str = "", expect: int | None = None) -> int:
+        """Make the parent of the current version the current one, bit for bit; returns its number."""
+        from ecbm.keep.undo import undo
+
+        return undo(self, signature=Signature(author, reason), expected=expect)
+
+    def redo(self, *, reason: str = "", author: str = "", expect: int | None = None) -> int:
+        """Take the last undo back, bit for bit; returns the version that is then the current one."""
+        from ecbm.keep.undo import redo
+
+        return redo(self, signature=Signature(author, reason), expected=expect)
+
+    def erase(
+        self,
+        ids: Sequence[str],
+        method: str = "auto",
+        *,
+        reason: str = "",
+        author: str = "",
+        expect: int | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Erase samples from the model and from everything the workspace keeps. It cannot be undone.
+
+        Parameters
+        ----------
+        ids
+            Samples of any split, also such that an earlier edit has removed.
+        method
+            ``"auto"``, ``"exact"`` or ``"retrain"`` (which also trains a deep backbone anew).
+
+        Returns
+        -------
+        dict
+            ``version``, ``erased`` (how many), ``report``, ``not_reached`` (what lies outside the workspace).
+        """
+        from ecbm.keep.erasure import erase_samples
+
+        try:
+            return erase_samples(self, ids, method, options, signature=Signature(author, reason), expected=expect)
+        finally:
+            self._forget()
+
+    # -- looking and keeping -------------------------------------------------------------------------------
+
+    def log(
+        self, limit: int | None = None, before: int | None = None, *, most_items: int = 1000
+    ) -> list[dict[str, Any]]:
+        """The versions, newest first, as ``ecbm log --json`` prints them.
+
+        Parameters
+        ----------
+        limit, before
+            How many at most, and only versions before this one; all by default.
+        most_items
+            How much is read of one edit.
+
+        Returns
+        -------
+        list of dict
+            Each with ``version``, ``parent``, ``kind``, ``time``, ``author``, ``reason``, ``summary``, ``edit`` and
+            ``report``, among others.
+        """
+        return self.described(self.versions(limit, before), most_items)
+
+    def check(self, replay: bool | Sequence[int | str] = False, *, repair: bool = False) -> dict[str, Any]:
+        """Whether everything that is kept is still what it was: the ledger's chain, fingerprints and every file.
+
+        Parameters
+        ----------
+        replay
+            Also compute versions again from their parents and compare them to the bit: ``True`` for all, or some
+            (``[3, 4]``). It takes as long as making them took.
+        repair
+            Make a missing or outdated seal anew if all else is sound.
+
+        Returns
+        -------
+        dict
+            ``ok``; ``problems``, each with ``problem`` and ``repair``; ``notes`` about harmless things; ``checked``
+            (counts); with ``replay`` also ``replayed``, each with ``version``, ``same`` (``None`` where it cannot
+            be compared: made on another machine type, say) and ``why``.
+
+        Examples
+        --------
+        >>> import ecbm, tempfile
+        >>> data, recipe = ecbm.datasets.breast_cancer(), ecbm.Recipe(backbone="linear")
+        >>> workspace = ecbm.Workspace.create(tempfile.mkdtemp(), data, recipe)
+        >>> _ = workspace.train()
+        >>> result = workspace.check(replay=True)
+        >>> result["ok"], [(item["version"], item["same"]) for item in result["replayed"]]
+        (True, [(0, None), (1, True)])
+        """
+        from ecbm.keep.checking import check_workspace
+
+        return check_workspace(self.folder, repair=repair, replay=replay)
+
+    def export(
+        self,
+        folder: str | Path,
+        version: int | str | None = None,
+        *,
+        onnx: bool = False,
+        reason: str = "",
+        author: str = "",
+    ) -> dict[str, Any]:
+        """Write a version as a folder that :func:`ecbm.load` reads, with a model card; it holds no samples.
+
+        Parameters
+        ----------
+        folder
+            A new or empty folder. Inside the workspace, exports go to ``exports/NAME``.
+        version
+            The current one by default.
+        onnx
+            Also write ``model.onnx`` (needs ``ecbm[onnx]``).
+
+        Returns
+        -------
+        dict
+            ``version``, ``folder`` and ``files``.
+        """
+        from ecbm.keep.exporting import export_version
+
+        return export_version(self, folder, version, onnx=onnx, signature=Signature(author, reason))
+
+    # -- arrays --------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         version = self.version()
@@ -86,97 +318,37 @@ class Workspace:
         """The array files."""
         return ObjectStore(self.folder)
 
-    # -- records -------------------------------------------------------------------------------------------
-
-    def meta(self) -> dict[str, str]:
-        """Named values: format, head, recipe."""
-        with database.reading(self.folder) as connection:
-            return dict(connection.execute("SELECT name, value FROM meta").fetchall())
-
-    @property
-    def head(self) -> int:
-        """The current version."""
-        return int(self.meta()["head"])
-
-    def version(self, number: int | str | None = None) -> Version:
-        """One version by number (``3``, ``"v3"``, ``"head"``); the current one by default."""
-        with database.reading(self.folder) as connection:
-            head = int(connection.execute("SELECT value FROM meta WHERE name = 'head'").fetchone()[0])
-            wanted = head if number is None else _number(number, head)
-            row = connection.execute("SELECT * FROM versions WHERE version = ?", (wanted,)).fetchone()
-            if row is None:
-                last = connection.execute("SELECT max(version) FROM versions").fetchone()[0]
-                raise unknown_name("version", number, [str(n) for n in range(max(0, last - 7), last + 1)])
-            return _version(row)
-
-    def versions(self, limit: int | None = None, before: int | None = None) -> list[Version]:
-        """Versions, newest first."""
-        with database.reading(self.folder) as connection:
-            rows = connection.execute(
-                "SELECT * FROM versions WHERE version < ? ORDER BY version DESC LIMIT ?",
-                (2**62 if before is None else before, -1 if limit is None else limit),
-            ).fetchall()
-        return [_version(row) for row in rows]
-
-    def entries(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """Ledger entries, newest first: everything done, undo and redo too."""
-        with database.reading(self.folder) as connection:
-            rows = connection.execute(
-                "SELECT sequence, public FROM ledger ORDER BY sequence DESC LIMIT ?",
-                (-1 if limit is None else limit,),
-            ).fetchall()
-            details = ledger.details_of(connection, [row[0] for row in rows], ("author", "reason"))
-        return [
-            {"entry": sequence, **json.loads(public), **{d.part: d.content for d in details[sequence]}}
-            for sequence, public in rows
-        ]
-
-    def described(self, versions: list[Version], most_items: int = 1000) -> list[dict[str, Any]]:
-        """Versions as ``log --json`` prints them; ``most_items`` bounds what is read of one edit."""
-        with database.reading(self.folder) as connection:
-            found = ledger.details_of(connection, [v.sequence for v in versions], most=most_items)
-            counts = {v.version: _commitment_count(connection, v.sequence) for v in versions}
-        return [_described(v, found[v.sequence], counts[v.version], most_items) for v in versions]
-
-    def counts(self) -> dict[str, int]:
-        """How many versions, ledger entries and files there are, and their size."""
-        with database.reading(self.folder) as connection:
-            one = connection.execute(
-                "SELECT (SELECT count(*) FROM versions), (SELECT max(sequence) FROM ledger), "
-                "(SELECT count(*) FROM objects), (SELECT coalesce(sum(size), 0) FROM objects), "
-                "(SELECT count(*) FROM redo)"
-            ).fetchone()
-        return dict(zip(("versions", "ledger_entries", "files", "bytes", "redo"), one, strict=True))
-
-    def ledger_hash(self) -> str:
-        """The hash of the last ledger entry, which all earlier ones go into. Kept elsewhere, it proves them."""
-        with database.reading(self.folder) as connection:
-            row = connection.execute("SELECT hash FROM ledger ORDER BY sequence DESC LIMIT 1").fetchone()
-        return bytes(row[0]).hex()
-
-    # -- arrays --------------------------------------------------------------------------------------------
-
     def data(self, number: int | str | None = None) -> Dataset:
-        """The dataset of a version."""
-        from ecbm.keep.datasets import load_dataset
+        """The dataset of a version; the current one by default. What versions share is read once."""
+        from ecbm.keep.stored_datasets import DatasetReader
+
+        if self._reader is None:
+            self._reader = DatasetReader(self.store)
+        reader = self._reader
 
         def read(version: Version) -> Dataset:
             if version.data is None:
                 raise erased(version)
-            return load_dataset(version.data, self.store)
+            return reader.read(version.data)
 
         return self._steadily(number, read)
 
     def model(self, number: int | str | None = None) -> ConceptBottleneck:
-        """The model of a version."""
-        from ecbm.keep.models import load_model
+        """The model of a version; the current one by default. It is yours: changing it changes nothing here."""
+        from ecbm.keep.stored_models import load_model
 
         def read(version: Version) -> ConceptBottleneck:
             if version.model is None:
                 raise erased(version) if not version.kept else untrained(self.folder, version)
-            return load_model(version.model, self.store)
+            if self._model is None or self._model[0] != version.model:
+                self._model = version.model, load_model(version.model, self.store)
+            return copy.deepcopy(self._model[1])
 
         return self._steadily(number, read)
+
+    def _forget(self) -> None:
+        """Drop the arrays that were read."""
+        self._reader, self._model = None, None
 
     def _steadily(self, number: int | str | None, read: Callable[[Version], T]) -> T:
         """Read the arrays of a version; once more if an erasure took them away between its record and its files."""
@@ -188,68 +360,3 @@ class Workspace:
             if now == version:
                 raise
             return read(now)
-
-
-def erased(version: Version) -> InputError:
-    return InputError(f"version {version.version} was destroyed by an erasure; only its line in the log is left")
-
-
-def untrained(folder: Path, version: Version) -> InputError:
-    return InputError(f"version {version.version} has no model yet; run 'ecbm train {folder}' first")
-
-
-def _number(given: int | str, head: int) -> int:
-    if isinstance(given, int):
-        return given
-    text = given.strip().lower()
-    if text in ("head", "current"):
-        return head
-    try:
-        return int(text.removeprefix("v"))
-    except ValueError:
-        raise InputError(f"{given!r} is not a version; give its number as 'ecbm log' shows it, or 'head'") from None
-
-
-def _version(row: tuple[Any, ...]) -> Version:
-    version, parent, kind, time, sequence, summary, model, data = row
-    return Version(
-        version,
-        parent,
-        kind,
-        time,
-        sequence,
-        json.loads(summary),
-        json.loads(model) if model else None,
-        json.loads(data) if data else None,
-    )
-
-
-def _commitment_count(connection: sqlite3.Connection, sequence: int) -> int:
-    row = connection.execute("SELECT length(commitments) FROM ledger WHERE sequence = ?", (sequence,)).fetchone()
-    return int(row[0]) // 32
-
-
-def _described(version: Version, details: list[ledger.Detail], committed: int, most_items: int) -> dict[str, Any]:
-    single = {detail.part: detail.content for detail in details if detail.subject is None}
-    # What an erasure destroyed is missing here; the counts in the summary stay.
-    report = single.get("report")
-    if report is None and version.kind not in ("init", "train"):
-        report = {"method": version.summary.get("method"), "summary": version.summary, "destroyed_by_erasure": True}
-    edit = edit_from_details(details) if version.kind in ("edit", "erase") else None
-    if edit is not None and len(details) >= most_items:
-        edit["truncated"] = True
-    return {
-        "version": version.version,
-        "parent": version.parent,
-        "kind": version.kind,
-        "time": version.time,
-        "author": single.get("author"),
-        "reason": single.get("reason"),
-        "summary": version.summary,
-        "edit": edit,
-        "before": before_from_details(details) if edit is not None else None,
-        "report": report,
-        "fingerprints": {k: v for k, v in single.get("facts", {}).items() if k != "manifest"},
-        "kept": version.kept,
-        "details_destroyed": committed - len(details) if len(details) < most_items else 0,
-    }

@@ -12,6 +12,7 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from ecbm.errors import InputError
+from ecbm.read.arrow_memory import arrow_stream
 
 __all__ = ["find_file", "line_with", "read_bytes", "read_integers", "read_numbered"]
 
@@ -103,7 +104,7 @@ def read_integers(
 
     try:
         table = pa.csv.read_csv(
-            pa.BufferReader(raw),
+            arrow_stream(raw),
             read_options=pa.csv.ReadOptions(column_names=fields, use_threads=False),
             parse_options=pa.csv.ParseOptions(delimiter=" ", quote_char=False, invalid_row_handler=handle),
             convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=fields[:wanted]),

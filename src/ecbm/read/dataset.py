@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ecbm import html
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.digests import RowDigests
 from ecbm.read.given import given_concepts, given_inputs, given_labels, given_rows, given_splits
 from ecbm.read.inputs import Inputs, TensorInputs, digest_rows
 from ecbm.read.samples import Sample, TorchView, frame_of, pick, sample_at
@@ -207,9 +208,9 @@ class Dataset:
             raise unknown_name("class", name, self.class_names) from None
 
     @cached_property
-    def row_digests(self) -> tuple[bytes, ...]:
+    def row_digests(self) -> Sequence[bytes]:
         """A digest of every input; kept so that subsets and edits need not read all inputs again."""
-        return tuple(digest_rows(self.inputs))
+        return RowDigests.of(digest_rows(self.inputs))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -221,7 +222,7 @@ class Dataset:
         concepts = torch.where(self.concepts.isnan(), torch.nan, self.concepts)
         total.update(np.ascontiguousarray(concepts.numpy()).tobytes())
         total.update(self.labels.numpy().tobytes())
-        total.update(b"".join(self.row_digests))
+        total.update(RowDigests.of(self.row_digests).joined())
         return total.hexdigest()
 
     # -- making others -------------------------------------------------------------------------------------
@@ -230,39 +231,39 @@ class Dataset:
         """The samples of one split."""
         known: dict[str, Dataset] = self.__dict__.setdefault("_parts", {})
         if name not in known:
-            frames: dict[str, _Frame] = self.__dict__.setdefault("_frames", {})
-            if name not in frames:
+            selections: dict[str, _Selection] = self.__dict__.setdefault("_selections", {})
+            if name not in selections:
                 if name not in self.splits:
                     raise unknown_name("split", name, self.split_sizes)
-                frames[name] = self._frame([row for row, split in enumerate(self.splits) if split == name])
-            known[name] = self._within(frames[name])
+                selections[name] = self._selection([row for row, split in enumerate(self.splits) if split == name])
+            known[name] = self._within(selections[name])
         return known[name]
 
     def select(self, rows: Sequence[int] | Sequence[bool] | Tensor) -> Dataset:
         """The samples of the given rows, in that order; or those that a mask of all rows chooses."""
-        part = self._within(self._frame(given_rows(rows, len(self))))
+        part = self._within(self._selection(given_rows(rows, len(self))))
         if len(set(part.ids)) < len(part):
             part._check_names()
         return part
 
-    def _frame(self, rows: list[int]) -> _Frame:
+    def _selection(self, rows: list[int]) -> _Selection:
         ids, splits = tuple(self.ids[row] for row in rows), tuple(self.splits[row] for row in rows)
-        return _Frame(torch.tensor(rows, dtype=torch.long), ids, self.inputs.subset(rows), splits)
+        return _Selection(torch.tensor(rows, dtype=torch.long), ids, self.inputs.subset(rows), splits)
 
-    def _within(self, frame: _Frame) -> Dataset:
-        """The samples of a frame. What was checked in the whole holds in a part."""
+    def _within(self, selection: _Selection) -> Dataset:
+        """The samples of a selection. What was checked in the whole holds in a part."""
         part = object.__new__(Dataset)
         part.__dict__.update(
-            ids=frame.ids,
-            inputs=frame.inputs,
-            concepts=self.concepts[frame.rows],
-            labels=self.labels[frame.rows],
+            ids=selection.ids,
+            inputs=selection.inputs,
+            concepts=self.concepts[selection.rows],
+            labels=self.labels[selection.rows],
             concept_names=self.concept_names,
             class_names=self.class_names,
-            splits=frame.splits,
+            splits=selection.splits,
         )
         if "row_digests" in self.__dict__:
-            part.__dict__["row_digests"] = frame.digests_in(self.row_digests)
+            part.__dict__["row_digests"] = selection.digests_in(self.row_digests)
         return part
 
     def replace(
@@ -287,7 +288,7 @@ class Dataset:
         if "row_digests" in self.__dict__:
             other.__dict__["row_digests"] = self.row_digests
         if splits is None:
-            other.__dict__["_frames"] = self.__dict__.setdefault("_frames", {})
+            other.__dict__["_selections"] = self.__dict__.setdefault("_selections", {})
         return other
 
     # -- checks --------------------------------------------------------------------------------------------
@@ -339,7 +340,7 @@ class Dataset:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Frame:
+class _Selection:
     """Some samples without their labels. Datasets that differ in labels alone share them."""
 
     rows: Tensor
@@ -347,15 +348,17 @@ class _Frame:
     inputs: Inputs
     splits: tuple[str, ...]
 
-    def digests_in(self, whole: tuple[bytes, ...]) -> tuple[bytes, ...]:
-        known: tuple[bytes, ...] | None = self.__dict__.get("_digests")
+    def digests_in(self, whole: Sequence[bytes]) -> RowDigests:
+        known: RowDigests | None = self.__dict__.get("_digests")
         if known is None:
-            known = self.__dict__["_digests"] = tuple(whole[row] for row in self.rows.tolist())
+            known = self.__dict__["_digests"] = RowDigests.of(whole).take(self.rows)
         return known
 
 
 @lru_cache(maxsize=16)
 def _encoded(names: tuple[str, ...]) -> bytes:
     """Names as the fingerprint reads them. Edited datasets share their tuples, so this is done once for most."""
-    joined = "\x1f".join(f"{len(name)}:{name}" for name in names)
+    # Splits are many times the same few words.
+    marked = {name: f"{len(name)}:{name}" for name in set(names)}
+    joined = "\x1f".join([marked[name] for name in names])
     return f"{len(names)}|{joined}|".encode()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ecbm.errors import InputError
+from ecbm.read.digests import DIGEST_SIZE
 from ecbm.read.pictures import PictureStore
 
 __all__ = ["ImageInputs", "Inputs", "TensorInputs", "digest_rows", "rows_at_once"]
@@ -45,6 +46,13 @@ def rows_at_once(shape: tuple[int, ...]) -> int:
     return max(8, min(512, 3 * 2**16 // max(math.prod(shape), 1)))
 
 
+def _all_finite(tensor: Tensor) -> bool:
+    """Whether a tensor holds neither NaN nor infinity; by its extremes, which needs no memory of its own."""
+    if tensor.dtype == torch.uint8 or tensor.numel() == 0:
+        return True
+    return all(math.isfinite(extreme.item()) for extreme in torch.aminmax(tensor))
+
+
 def _to_float(stored: Tensor) -> Tensor:
     return stored.float().div_(255) if stored.dtype == torch.uint8 else stored
 
@@ -68,6 +76,8 @@ class TensorInputs:
 
     def first_not_finite(self) -> int | None:
         """The first row with NaN or infinity, if any; looked for once."""
+        if self._not_finite is None and _all_finite(self._base):
+            self._not_finite = []
         if self._not_finite is None:
             self._not_finite = (~torch.isfinite(self.tensor)).flatten(1).any(1).nonzero().flatten()[:1].tolist()
         return self._not_finite[0] if self._not_finite else None
@@ -219,5 +229,5 @@ def digest_rows(inputs: Inputs, chunk: int = 512) -> list[bytes]:
     for start in range(0, len(inputs), chunk):
         block = inputs.raw(range(start, min(start + chunk, len(inputs)))).numpy()
         tag = f"{block.dtype}{block.shape[1:]}".encode()
-        digests += [hashlib.blake2b(tag + row.tobytes(), digest_size=16).digest() for row in block]
+        digests += [hashlib.blake2b(tag + row.tobytes(), digest_size=DIGEST_SIZE).digest() for row in block]
     return digests

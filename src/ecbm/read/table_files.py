@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.arrow_memory import arrow_stream
 from ecbm.read.columns import Table
 
 __all__ = ["read_table"]
@@ -119,7 +120,7 @@ def _read_csv(path: Path, text: set[str], choice: _Choice) -> Table:
 
 def _parse(raw: bytes, types: dict[str, pa.DataType]) -> pa.Table:
     return pa.csv.read_csv(
-        pa.BufferReader(raw),
+        arrow_stream(raw),
         read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES),
         parse_options=pa.csv.ParseOptions(newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(

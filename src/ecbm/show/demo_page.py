@@ -208,7 +208,7 @@ def build_page(repair: Repair, data: Dataset, metrics: dict[str, Any], found: Co
     page.table(HEADERS, table_cells(repair.rows), highlight=highlighted)
     why = repair.result.report["settings"]["why"]
     page.text(
-        "Fine-tuning is given the time of the larger budget and the better of two learning rates. "
+        "Fine-tuning is given the work of the larger budget and the better of two learning rates. "
         f"What ecbm did: {why}."
     )
     if found is not None:

@@ -10,20 +10,20 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
+from ecbm.edit.alignment import align
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor, EditResult
-from ecbm.edit.situation import situation_of
 from ecbm.read.dataset import Dataset
 from ecbm.show.tables import print_table
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
 from ecbm.verify.evaluate import evaluate
-from ecbm.verify.fidelity import closing_seconds, closure, fine_tuned, recovery
+from ecbm.verify.fidelity import affordable_steps, closure, fine_tuned, recovery
 
 __all__ = [
     "HEADERS", "OURS", "OVERLOOKED", "QUICK", "Repair", "Row", "careless", "print_repair", "run_repair",
-    "table_cells",
+    "table_cells", "under_two_seeds",
 ]  # fmt: skip
 
 OVERLOOKED = ("crest=yes", "eye_ring=yes", "wing_bar=yes", "mask=yes", "breast_pattern=streaked")
@@ -69,6 +69,11 @@ def careless(data: Dataset, seed: int) -> Dataset:
     return data.replace(concepts=concepts)
 
 
+def under_two_seeds(recipe: Recipe) -> tuple[Recipe, Recipe]:
+    """The recipe, and the same under the next seed; the first one follows the last."""
+    return recipe, recipe.replace(seed=(recipe.seed + 1) % 2**63)
+
+
 def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     """Train on careless labels, repair the model in every way, and compare with retraining under two seeds."""
     before = careless(data, recipe.seed)
@@ -84,32 +89,24 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
     # Features and curvature are fitted once and kept for later edits: "edit" is the time without that.
     result = editor.apply(edit, "exact")
     models["heads only"] = [result.model], result.report["seconds"]["edit"]
-    kept = sum(editor.kept.seconds.values())
+    kept = sum(editor.state.seconds.values())
     result = editor.apply(edit, "ekfac")
     models["one EK-FAC step"] = [result.model], result.report["seconds"]["edit"]
     for budget in _BUDGETS:
         result = editor.apply(edit, budget=budget)
         models[f"ecbm, {budget:.0%} budget"] = [result.model], result.report["seconds"]["edit"]
-    situation = situation_of(original, before, edit, data)
+    alignment = align(original, before, edit, data)
     for name, exact_heads in (("fine-tuning", False), ("fine-tuning + heads", True)):
-        closing = closing_seconds(editor, situation, exact_heads=exact_heads)
-        # As long as ours, and never so short that its closing solves leave it no gradient step.
-        duration = max(models[OURS][1], 2 * closing)
-        tuned = [
-            fine_tuned(
-                editor,
-                situation,
-                duration,
-                rate * recipe.peak_learning_rate,
-                exact_heads=exact_heads,
-                closing=closing,
-            )
-            for rate in _RATES
-        ]
-        models[name] = [model for model in tuned if model is not None], duration
+        # As much work as ours, and never so little that its closing solves leave it no gradient step.
+        steps = max(affordable_steps(alignment, _BUDGETS[-1], exact_heads=exact_heads), 1)
+        started = time.monotonic()
+        rates = [rate * recipe.peak_learning_rate for rate in _RATES]
+        tuned = [fine_tuned(editor, alignment, steps, rate, exact_heads=exact_heads) for rate in rates]
+        seconds = (time.monotonic() - started) / len(rates)
+        models[name] = [model for model in tuned if model is not None], seconds
     console.print("[bold]4[/bold] Retraining twice, to compare")
     started = time.monotonic()
-    retrained = [train(data, recipe), train(data, recipe.replace(seed=recipe.seed + 1))]
+    retrained = [train(data, one) for one in under_two_seeds(recipe)]
     cost = (time.monotonic() - started) / 2
     models["retraining"] = retrained, cost
     return Repair(before, edit, original, result, *_compare(models, original, retrained, test, cost), kept)

@@ -57,6 +57,11 @@ class MLP(nn.Module):
         out: Tensor = self.layers(self.standardise(x.flatten(1)))
         return out
 
+    def pieces(self) -> list[tuple[str, nn.Module]]:
+        """Its layers in order (:func:`ecbm.train.cuts.cuts_of`)."""
+        layers = [(f"layer {n // 2 + 1}", layer) for n, layer in enumerate(self.layers)]
+        return [("flatten", nn.Flatten()), ("standardise", self.standardise), *layers]
+
 
 def resolve_backbone(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
     """Replace ``"auto"`` by what fits inputs of this shape, and refuse what does not fit."""

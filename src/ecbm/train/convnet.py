@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ConvNet"]
+__all__ = ["Apply", "ConvNet"]
 
 _WIDTHS = (16, 32, 64, 128)
+
+
+class Apply(nn.Module):
+    """A function without parameters as a piece of a network."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
 
 
 class ConvNet(nn.Module):
@@ -32,7 +45,20 @@ class ConvNet(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        # Fixed constants, not fitted on the data: nothing to forget when a sample is removed.
-        scaled = ((x - 0.5) / 0.25).contiguous(memory_format=torch.channels_last)
-        maps = self.layers(scaled)
-        return torch.cat([maps.mean((2, 3)), maps.amax((2, 3))], dim=1)
+        return _pooled(self.layers(_scaled(x)))
+
+    def pieces(self) -> list[tuple[str, nn.Module]]:
+        """Its blocks in order (:func:`ecbm.train.cuts.cuts_of`)."""
+        starts = [place for place, layer in enumerate(self.layers) if isinstance(layer, nn.Conv2d)]
+        ends = [*starts[1:], len(self.layers)]
+        blocks = [(f"block {n}", self.layers[a:b]) for n, (a, b) in enumerate(zip(starts, ends, strict=True), 1)]
+        return [("scale", Apply(_scaled)), *blocks, ("pool", Apply(_pooled))]
+
+
+def _scaled(x: Tensor) -> Tensor:
+    # Fixed constants, not fitted on the data: nothing to forget when a sample is removed.
+    return ((x - 0.5) / 0.25).contiguous(memory_format=torch.channels_last)
+
+
+def _pooled(maps: Tensor) -> Tensor:
+    return torch.cat([maps.mean((2, 3)), maps.amax((2, 3))], dim=1)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ecbm.errors import InputError
+from ecbm.train.convnet import Apply
 
 __all__ = ["BasicBlock", "ResNet", "load_backbone_weights", "resnet18"]
 
@@ -91,11 +92,24 @@ class ResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = (x - self.mean) / self.scale
+        out: Tensor = self._standardised(x)
         out = self.maxpool(self.relu(self.bn1(self.conv1(out))))
         for name in self.stages:
             out = self.get_submodule(name)(out)
-        return out.mean((2, 3))
+        return _pooled(out)
+
+    def _standardised(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.scale
+
+    def pieces(self) -> list[tuple[str, nn.Module]]:
+        """Its stem and stages in order (:func:`ecbm.train.cuts.cuts_of`)."""
+        stem = nn.Sequential(self.conv1, self.bn1, self.relu, self.maxpool)
+        stages = [(name, self.get_submodule(name)) for name in self.stages]
+        return [("scale", Apply(self._standardised)), ("stem", stem), *stages, ("pool", Apply(_pooled))]
+
+
+def _pooled(maps: Tensor) -> Tensor:
+    return maps.mean((2, 3))
 
 
 def resnet18(small_stem: bool = True) -> ResNet:

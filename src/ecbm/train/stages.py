@@ -5,6 +5,7 @@ Editing repeats single steps on edited data, so each stands on its own.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -16,13 +17,18 @@ from ecbm import parallel
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs, rows_at_once
-from ecbm.train.convex import ConvexSolution, FeatureBasis, solve_concept_head, solve_label_head
+from ecbm.train.heads.concept import solve_concept_head
+from ecbm.train.heads.label import solve_label_head
+from ecbm.train.heads.newton import ConvexSolution
+from ecbm.train.heads.objectives import with_ones
+from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.recipe import Recipe
 from ecbm.train.terms import ConceptTerms
 
 __all__ = [
     "check_trainable",
     "extract_features",
+    "feature_design",
     "fill_missing",
     "fit_concept_head",
     "fit_label_head",
@@ -71,8 +77,32 @@ def extract_features(backbone: nn.Module, inputs: Inputs) -> Tensor:
     return parallel.gather_rows(rows if rows.dtype == torch.float64 else rows.float(), len(inputs))
 
 
+def feature_design(backbone: nn.Module, inputs: Inputs) -> Tensor:
+    """Features with a column of ones in float64: what the concept head is solved on.
+
+    Filled piece by piece, for a copy of many wide rows takes as long as computing them.
+    """
+    if parallel.world_size() > 1 or not len(inputs):
+        return with_ones(extract_features(backbone, inputs))
+    backbone.eval()
+    batch_size, design = rows_at_once(inputs.shape), torch.empty(0)
+    with torch.no_grad():
+        for start in range(0, len(inputs), batch_size):
+            stop = min(start + batch_size, len(inputs))
+            rows = backbone(inputs.take(range(start, stop)))
+            if start == 0:
+                design = torch.ones(len(inputs), rows.shape[1] + 1, dtype=torch.float64)
+            design[start:stop, :-1] = rows if rows.dtype == torch.float64 else rows.float()
+    return design
+
+
 def fit_concept_head(
-    design: Tensor, terms: ConceptTerms, l2: float, tolerance: float, start: Tensor | None = None
+    design: Tensor,
+    terms: ConceptTerms,
+    l2: float,
+    tolerance: float,
+    start: Tensor | None = None,
+    basis: FeatureBasis | None = None,
 ) -> ConvexSolution:
     """Solve the concept head; each process solves its share of the concepts."""
     k = terms.targets.shape[1]
@@ -86,15 +116,20 @@ def fit_concept_head(
         tolerance=_AIM * tolerance * math.sqrt(max(len(share), 1) / k),
         accept=tolerance * math.sqrt(max(len(share), 1) / k),
         start=None if start is None else start[columns],
-        basis=FeatureBasis.of(design),
+        basis=basis,
     )
     if parallel.world_size() == 1:
         return mine
-    figures = torch.tensor([mine.gradient_norm**2, mine.objective], dtype=torch.float64)
+    figures = torch.tensor([mine.gradient_norm**2, mine.objective, float(mine.work)], dtype=torch.float64)
     parallel.all_reduce_sum(figures)
     parameters = parallel.gather_rows(mine.parameters, k)
-    return ConvexSolution(
-        parameters, math.sqrt(figures[0]), float(figures[1]), mine.newton_steps, mine.hessian_products
+    return dataclasses.replace(
+        mine,
+        parameters=parameters,
+        logits=design @ parameters.T,
+        gradient_norm=math.sqrt(figures[0]),
+        objective=float(figures[1]),
+        work=int(figures[2]),
     )
 
 
@@ -107,9 +142,8 @@ def fit_label_head(
     start: Tensor | None = None,
 ) -> ConvexSolution:
     """Solve the label head. Every process does, and the first one's answer is kept, so that all are equal."""
-    weights = torch.ones(len(labels), dtype=torch.float64)
     solution = solve_label_head(
-        design, labels, weights, classes, l2, tolerance=_AIM * tolerance, accept=tolerance, start=start
+        design, labels, None, classes, l2, tolerance=_AIM * tolerance, accept=tolerance, start=start
     )
     parallel.broadcast(solution.parameters)
     return solution

@@ -1,4 +1,4 @@
-"""The terms of the two objectives (method.md, "Setting"): targets and weights, derived from a dataset.
+"""The terms of the two objectives (docs/method.md, "The objectives"): targets and weights, derived from a dataset.
 
     J_C(θ) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|θ|²
     J_Y(φ) = (1/n) Σ_i  v_i  CE(f(b_i), y_i) + (β/2)|φ|²
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ecbm.errors import unknown_name
 from ecbm.read.dataset import Dataset
@@ -33,6 +34,12 @@ class ConceptTerms:
 
     def __getitem__(self, rows: Tensor) -> ConceptTerms:
         return ConceptTerms(self.targets[rows], self.weights[rows])
+
+    def loss(self, logits: Tensor) -> Tensor:
+        """Σ_ij w_ij BCE(z_ij, t_ij), differentiable in the logits."""
+        return functional.binary_cross_entropy_with_logits(
+            logits, self.targets, weight=self.weights, reduction="sum"
+        )
 
 
 def positive_weights(data: Dataset, recipe: Recipe) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,26 @@ from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
-from ecbm.train.convex import with_ones
-from ecbm.train.joint import solve_joint_heads
+from ecbm.train.heads.joint import solve_joint_heads
+from ecbm.train.heads.objectives import rows_of, with_ones
+from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.loop import LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
 
-__all__ = ["train"]
+__all__ = ["Trained", "train", "train_and_tell"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained model, and what its training has found out that an edit would compute again: the training features
+    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one).
+    """
+
+    model: ConceptBottleneck
+    design: Tensor
+    basis: FeatureBasis | None
 
 
 class _Deep(nn.Module):
@@ -49,10 +62,7 @@ class _Deep(nn.Module):
 def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
     def loss(module: nn.Module, x: Tensor, rows: Tensor) -> Tensor:
         logits, classes = module(x)
-        part = terms[rows]
-        concepts = functional.binary_cross_entropy_with_logits(
-            logits, part.targets, weight=part.weights, reduction="sum"
-        )
+        concepts = terms[rows].loss(logits)
         if classes is None:
             return concepts
         return recipe.joint_weight * concepts + functional.cross_entropy(classes, labels[rows], reduction="sum")
@@ -141,6 +151,18 @@ def train(
     >>> model.provenance.training["concept_gradient_norm"] < 1e-10
     True
     """
+    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, **fields).model
+
+
+def train_and_tell(
+    data: Dataset,
+    recipe: Recipe | None = None,
+    *,
+    checkpoint: str | Path | None = None,
+    start: ConceptBottleneck | None = None,
+    **fields: Any,
+) -> Trained:
+    """:func:`train`, with what it has found out on the way."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
         return _train(data, chosen, checkpoint, start)
@@ -148,7 +170,7 @@ def train(
 
 def _train(
     data: Dataset, recipe: Recipe, checkpoint: str | Path | None, start: ConceptBottleneck | None
-) -> ConceptBottleneck:
+) -> Trained:
     parallel.join_group()
     started = time.monotonic()
     recipe = resolve_backbone(recipe, tuple(data.inputs.shape))
@@ -172,18 +194,22 @@ def _train(
             deep, result = _fit_deep(data, recipe, backbone, positive, path)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
-                head = deep.label_head
-                label_start = torch.cat([head.weight, head.bias[:, None]], dim=1).detach().double()
+                label_start = rows_of(deep.label_head)
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
-    design = with_ones(stages.extract_features(backbone, train_data.inputs))
-    concept_start = None
+    design = stages.feature_design(backbone, train_data.inputs)
+    concept_start, basis = None, None
     if concept_head is not None:
-        concept_start = torch.cat([concept_head.weight, concept_head.bias[:, None]], dim=1).detach().double()
+        concept_start = rows_of(concept_head)
     if concept_head is None or (recipe.resolve_concept_head and not joint):
-        solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start)
+        basis = FeatureBasis.of(design)
+        solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start, basis)
         concept_head = linear_from(solved.parameters)
         concept_start = solved.parameters
-        log |= {"concept_gradient_norm": solved.gradient_norm, "concept_objective": solved.objective}
+        log |= {
+            "concept_gradient_norm": solved.gradient_norm,
+            "concept_objective": solved.objective,
+            "concept_work": solved.work + basis.work,
+        }
     if joint and concept_start is not None and (recipe.resolve_concept_head or recipe.is_linear):
         both = solve_joint_heads(design, terms, train_data.labels, recipe, concept_start, label_start)
         parallel.broadcast(both.concept)
@@ -198,12 +224,13 @@ def _train(
     log |= {
         "label_gradient_norm": label.gradient_norm,
         "label_objective": label.objective,
+        "label_work": label.work,
         "head_tolerance": tolerance,
         "seconds": time.monotonic() - started,
     }
     if path is not None and parallel.rank() == 0:
         path.unlink(missing_ok=True)
-    return ConceptBottleneck(
+    model = ConceptBottleneck(
         backbone,
         concept_head,
         linear_from(label.parameters),
@@ -216,3 +243,4 @@ def _train(
         high,
         Provenance(data.fingerprint, log),
     )
+    return Trained(model, design, basis)

@@ -1,23 +1,23 @@
-"""How close an edit comes to retraining, and what a user would do instead (method.md, honest evaluation)."""
+"""How close an edit comes to retraining, and what a user would do instead (docs/method.md, "Honest evaluation")."""
 
 from __future__ import annotations
 
 import math
-import time
 
 from torch import Tensor
 
+from ecbm.edit.alignment import Alignment
+from ecbm.edit.carry import carry, with_heads
 from ecbm.edit.editor import Editor
-from ecbm.edit.heads import SolvedConcepts, rows_of, solve_concepts, solve_label, with_heads
-from ecbm.edit.paper import edited_design
-from ecbm.edit.refine import refine
-from ecbm.edit.situation import Situation, carry
+from ecbm.edit.heads import solve_concepts, solve_label
+from ecbm.edit.methods.auto.cost import CostModel
+from ecbm.edit.methods.auto.refine import refine
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
-from ecbm.train.convex import with_ones
+from ecbm.train.heads.objectives import rows_of
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["closing_seconds", "closure", "fine_tuned", "recovery"]
+__all__ = ["affordable_steps", "closure", "fine_tuned", "recovery"]
 
 
 def closure(edited: Tensor, original: Tensor, retrained: Tensor) -> float | None:
@@ -37,55 +37,38 @@ def recovery(edited: float, original: float, retrained: float, spread: float = 0
     return (edited - original) / gain if gain > 2 * spread else None
 
 
-def closing_seconds(editor: Editor, situation: Situation, *, exact_heads: bool) -> float:
-    """What :func:`fine_tuned` does at its end takes: a pass over the edited data, and the solves on it."""
-    if editor.model.recipe.is_linear:
-        return 0.0
-    model = carry(situation, refit_statistics=True)
-    started = time.monotonic()
-    _close(model, editor, situation, exact_heads)
-    return time.monotonic() - started
+def affordable_steps(alignment: Alignment, budget: float, *, exact_heads: bool) -> int:
+    """Gradient steps that a share of retraining's work buys beside what :func:`fine_tuned` does at its end."""
+    cost = CostModel.of(alignment)
+    closing = cost.closing + cost.labels if exact_heads else cost.passes(cost.samples) + cost.labels
+    return max(0, int((budget * cost.retraining - closing) / cost.step))
 
 
 def fine_tuned(
-    editor: Editor,
-    situation: Situation,
-    seconds: float,
-    learning_rate: float,
-    *,
-    exact_heads: bool = False,
-    closing: float = 0.0,
+    editor: Editor, alignment: Alignment, steps: int, learning_rate: float, *, exact_heads: bool = False
 ) -> ConceptBottleneck | None:
-    """The control: Adam on the edited data for a given time, from the unedited model.
+    """The control: Adam on the edited data for a number of steps, from the unedited model; ``None`` without steps.
 
     The label head is solved on the result, which is a favour, and with ``exact_heads`` (deep backbones only) the
-    concept head too, both as ``auto`` does it. Of the ``seconds``, ``closing`` (:func:`closing_seconds`) are left
-    for that; where nothing remains there are no gradient steps and no control: ``None``.
+    concept head too, both as ``auto`` does it.
     """
-    seconds -= closing
-    if seconds <= 0:
+    if steps <= 0:
         return None
-    model = carry(situation, refit_statistics=True)
-    linear = model.recipe.is_linear
-    inputs = situation.after.inputs
+    model = carry(alignment)
+    linear, inputs = model.recipe.is_linear, alignment.after.inputs
     if linear:
-        inputs = TensorInputs(edited_design(situation, editor.kept, model)[:, :-1].float())
-    part, _ = refine(model, situation, inputs, seconds=max(seconds, 1e-3), learning_rate=learning_rate)
+        inputs = TensorInputs(editor.state.edited_design(alignment, model)[:, :-1].float())
+    part, _ = refine(model, alignment, inputs, steps=steps, learning_rate=learning_rate)
     model.concept_head = part.concept_head.double()
     if not linear:
         model.backbone = part.backbone
-    return _close(model, editor, situation, exact_heads)
-
-
-def _close(model: ConceptBottleneck, editor: Editor, situation: Situation, exact_heads: bool) -> ConceptBottleneck:
-    design = with_ones(stages.extract_features(model.backbone, situation.after.inputs))
+    design = stages.feature_design(model.backbone, alignment.after.inputs)
     if exact_heads:
         tolerance = model.recipe.head_tolerance
-        found = solve_concepts(model, situation, design, features_moved=True, tolerance=tolerance)
+        solved = solve_concepts(model, alignment, design, features_moved=True, tolerance=tolerance)
+        model, logits = solved.model, solved.logits
     else:
         rows = rows_of(model.concept_head)
         logits = design @ rows.T
-        low, high = stages.logit_range(logits, situation.after.concepts)
-        found = SolvedConcepts(with_heads(model, rows, None, low, high), logits, 0)
-    inverses = editor.kept.label_inverses_for(situation.columns, len(model.concept_names))
-    return solve_label(found.model, situation, found.logits, inverses, 0).model
+        model = with_heads(model, rows, None, *stages.logit_range(logits, alignment.after.concepts))
+    return solve_label(model, alignment, logits, editor.state.label_inverses(alignment)).model

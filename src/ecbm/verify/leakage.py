@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ecbm.read.dataset import Dataset
-from ecbm.train.convex import solve_label_head, with_ones
+from ecbm.train.heads.label import solve_label_head
+from ecbm.train.heads.objectives import with_ones
 from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.evaluate import align_concepts
 

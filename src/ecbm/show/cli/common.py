@@ -1,4 +1,4 @@
-"""What the commands share: options, JSON output, the signature of a change."""
+"""What the commands share: options, JSON output, figures and lines for people."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ecbm.errors import EcbmError
+from ecbm.keep.plain import plain
 from ecbm.terminal import is_plain, new_console
-
-if TYPE_CHECKING:
-    from ecbm.keep.signature import Signature
 
 __all__ = [
     "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "VersionOption",
     "WorkspaceArgument",
-    "figure", "flowing", "print_json", "say", "signed", "styled",
+    "figure", "flowing", "print_json", "say", "styled",
 ]  # fmt: skip
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -64,25 +62,9 @@ def flowing(text: str) -> str:
     return "\n\n".join(part if part[:1] in ("{", '"') else " ".join(part.split()) for part in paragraphs)
 
 
-def _plain(value: Any) -> Any:
-    """JSON has no NaN: figures that are not defined become null."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def print_json(value: dict[str, Any]) -> None:
     """One object on standard output."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False) + "\n")
-
-
-def signed(author: str, reason: str) -> Signature:
-    """The signature of a change."""
-    from ecbm.keep.signature import Signature
-
-    return Signature(author, reason)
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
 
 
 def figure(value: float | None) -> str:

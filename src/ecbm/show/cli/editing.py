@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,10 @@ from ecbm.show.cli.common import (
     WorkspaceArgument,
     print_json,
     say,
-    signed,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from ecbm.keep.workspace import Workspace
 
 __all__ = ["register"]
 
@@ -41,9 +43,11 @@ def edit(
     ],
     method: Annotated[str, typer.Option(help="auto, exact, ekfac, hessian or retrain.")] = "auto",
     preview: Annotated[bool, typer.Option("--preview", help="Only report what would change.")] = False,
-    budget: Annotated[
-        float, typer.Option(help="For auto: a share of the cost of retraining (below 1), or seconds (1 and more).")
-    ] = 0.05,
+    budget: Annotated[float, typer.Option(help="For auto: a share of retraining's work, up to 1.")] = 0.05,
+    seconds: Annotated[
+        float | None,
+        typer.Option(help="Instead of --budget: a time limit. The result cannot be replayed.", show_default=False),
+    ] = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
@@ -61,28 +65,21 @@ def edit(
     Paths in it are relative to the file. A table has one row a label: id,concept,value or id,label. Labels that
     have their value already are left out. If somebody else has changed the model meanwhile, nothing is done.
     """
-    from ecbm.edit.files import read_edit
     from ecbm.edit.notebook import result_words
-    from ecbm.keep.changing import edit_model, preview_edit
-    from ecbm.keep.removed import removed_concepts
     from ecbm.keep.workspace import Workspace
 
     opened = Workspace(workspace)
-    start = opened.version()
-    change = read_edit(file, opened.data(start.version), removed_concepts(opened))
+    options = {"budget": budget} if seconds is None else {"seconds": seconds}
     if preview:
-        version, report = start.version, preview_edit(opened, change, method, budget=budget)
+        version, report = opened.head, opened.preview(file, method, **options)
     else:
-        looked_at = start.version if expect is None else expect
-        version, report = edit_model(
-            opened, change, method, signature=signed(author, reason), expected=looked_at, budget=budget
-        )
+        version, report = opened.edit(file, method, reason=reason, author=author, expect=expect, **options)
     if as_json:
         print_json({**report, "version": version, **({"preview": True} if preview else {})})
         return
     notes = report.get("notes") or []
     if not any(report["changed"].values()) and not report.get("drift"):
-        say(f"{'; '.join(notes)}; version {start.version} stays the current one")
+        say(f"{'; '.join(notes)}; version {opened.head} stays the current one")
         return
     words = result_words({**report, "notes": []})
     say(f"preview, nothing kept: {words}" if preview else f"version {version}: {words}")
@@ -103,9 +100,10 @@ def undo(
 
     The version that is left stays in the workspace. To remove a person's data for good, use 'ecbm erase'.
     """
-    from ecbm.keep.history import undo as step_back
+    from ecbm.keep.workspace import Workspace
 
-    _move(workspace, step_back, signed(author, reason), expect, as_json)
+    opened = Workspace(workspace)
+    _moved(opened, opened.head, opened.undo(reason=reason, author=author, expect=expect), as_json)
 
 
 def redo(
@@ -116,22 +114,19 @@ def redo(
     as_json: JsonOption = False,
 ) -> None:
     """Take the last undo back, bit for bit."""
-    from ecbm.keep.history import redo as step_forward
-
-    _move(workspace, step_forward, signed(author, reason), expect, as_json)
-
-
-def _move(folder: Path, action: Any, signature: Any, expect: int | None, as_json: bool) -> None:
-    from ecbm.keep.words import summary_words
     from ecbm.keep.workspace import Workspace
 
-    opened = Workspace(folder)
-    before = opened.head
-    version = opened.version(action(opened, signature=signature, expected=expect))
+    opened = Workspace(workspace)
+    _moved(opened, opened.head, opened.redo(reason=reason, author=author, expect=expect), as_json)
+
+
+def _moved(opened: Workspace, before: int, after: int, as_json: bool) -> None:
+    from ecbm.words import summary_words
+
     if as_json:
-        print_json({"version": version.version, "from": before})
+        print_json({"version": after, "from": before})
         return
-    say(f"version {before} → version {version.version}: {summary_words(version.summary)}")
+    say(f"version {before} → version {after}: {summary_words(opened.version(after).summary)}")
 
 
 def erase(
@@ -154,7 +149,6 @@ def erase(
     inside the workspace and the records' free pages are destroyed. The ledger keeps that an erasure happened, not
     whose record it was. What cannot be reached is listed at the end.
     """
-    from ecbm.keep.erase import erase_samples
     from ecbm.keep.erasure_plan import plan_erasure, plan_lines
     from ecbm.keep.workspace import Workspace
     from ecbm.words import counted
@@ -179,7 +173,7 @@ def erase(
             raise typer.Exit(1)
         # What was agreed to is what was shown: a version that came meanwhile was not.
         expect = plan["version"] if expect is None else expect
-    result = erase_samples(opened, wanted, method, signature=signed(author, reason), expected=expect)
+    result = opened.erase(wanted, method, reason=reason, author=author, expect=expect)
     if as_json:
         print_json({**result["report"], **{name: value for name, value in result.items() if name != "report"}})
         return

@@ -43,18 +43,16 @@ def log(
     if operations:
         _log_operations(opened.entries(most), as_json)
         return
-    versions = opened.versions(most, before)
-    described = opened.described(versions, most_items=1000 if as_json else 4)
+    described = opened.log(most, before, most_items=1000 if as_json else 4)
+    last = described[-1]["version"] if described else 0
     if as_json:
-        last = versions[-1].version if versions else 0
-        more = bool(versions) and last > 0
-        print_json({"versions": described, "current": opened.head, **({"next": last} if more else {})})
+        print_json({"versions": described, "current": opened.head, **({"next": last} if last else {})})
         return
     from ecbm.keep.removed import removed_in
 
-    _print_log(described, opened.head, removed_in(opened, versions))
-    if versions and versions[-1].version > 0:
-        say(f"… {versions[-1].version} earlier: ecbm log {workspace} --before {versions[-1].version}")
+    _print_log(described, opened.head, removed_in(opened, opened.versions(most, before)))
+    if last:
+        say(f"… {last} earlier: ecbm log {workspace} --before {last}")
 
 
 def _print_log(described: list[dict[str, Any]], head: int, removed: dict[int, tuple[list[str], list[str]]]) -> None:

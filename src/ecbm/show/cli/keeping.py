@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from ecbm.errors import InputError
 from ecbm.show.cli.common import (
     AuthorOption,
     JsonOption,
@@ -16,7 +17,6 @@ from ecbm.show.cli.common import (
     WorkspaceArgument,
     print_json,
     say,
-    signed,
 )  # fmt: skip
 
 __all__ = ["register"]
@@ -30,16 +30,28 @@ def register(app: typer.Typer) -> None:
 
 def check(
     workspace: WorkspaceArgument,
+    versions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VERSION]...", help="With --replay: only these versions.", show_default=False),
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Also compute versions again and compare them to the bit.")
+    ] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Repair what can be repaired without guessing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Verify everything that is kept: the ledger's chain, fingerprints and every file.
 
+    With --replay, versions are also computed again from their parents, which takes as long as making them took;
+    what cannot be compared (made on another machine type or with other libraries, say) is said with the reason.
     Says what is wrong and what can be done about it. The exit status is 1 if there is a problem.
     """
     from ecbm.keep.checking import check_workspace
 
-    result = check_workspace(workspace, repair=repair)
+    if versions and not replay:
+        raise InputError("check: versions are given to be computed again; add --replay")
+    # Not a verb of the workspace: one that is too damaged for being opened must be checked, too.
+    result = check_workspace(workspace, repair=repair, replay=versions or replay)
     if as_json:
         print_json(result)
     else:
@@ -49,6 +61,9 @@ def check(
             say(f"  problem: {item['problem']}", f"    repair: {item['repair']}")
         for note in result["notes"]:
             say(f"  note: {note}")
+        for item in result.get("replayed", ()):
+            verdict = {True: "the same", False: "DIFFERENT", None: "cannot be compared"}[item["same"]]
+            say(f"  version {item['version']}: {verdict}; {item['why']}")
     if not result["ok"]:
         raise typer.Exit(1)
 
@@ -69,10 +84,9 @@ def export(
     Load it with ecbm.load("DIR"), or its model.safetensors with any safetensors library. It holds no samples.
     An erasure reaches exports in WORKSPACE/exports, but not those elsewhere.
     """
-    from ecbm.keep.exporting import export_version
     from ecbm.keep.workspace import Workspace
 
-    result = export_version(Workspace(workspace), folder, version, onnx=onnx, signature=signed(author, reason))
+    result = Workspace(workspace).export(folder, version, onnx=onnx, reason=reason, author=author)
     if as_json:
         print_json(result)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,13 +17,11 @@ from ecbm.show.cli.common import (
     WorkspaceArgument,
     print_json,
     say,
-    signed,
 )  # fmt: skip
 from ecbm.words import local_time, readable_size
 
 if TYPE_CHECKING:
     from ecbm.read.dataset import Dataset
-    from ecbm.train.recipe import Recipe
 
 __all__ = ["register"]
 
@@ -67,10 +64,8 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel="Start")(status)
 
 
-def _recipe(stored: dict[str, Any], given: dict[str, Any]) -> Recipe:
-    from ecbm.train.recipe import Recipe
-
-    return Recipe.from_dict(stored | {name: value for name, value in given.items() if value is not None})
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def init(
@@ -105,9 +100,9 @@ def init(
 
     The data is copied into it. Train next with 'ecbm train WORKSPACE'.
     """
-    from ecbm.keep.changing import adopt_model, create_workspace, shape_of
     from ecbm.keep.saving import load
-    from ecbm.train.backbones import resolve_backbone
+    from ecbm.keep.workspace import Workspace
+    from ecbm.train.recipe import Recipe
 
     if workspace.is_file() or (workspace.is_dir() and any(workspace.iterdir())):
         raise InputError(f"{workspace}: exists already and is not empty; give a new folder")
@@ -115,16 +110,12 @@ def init(
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
     }  # fmt: skip
-    recipe = _recipe({}, given)
+    recipe = Recipe(**_given(given))
     adopted = load(model) if model is not None else None
     dataset, source = _read(data, features, images, image_size, builtin, samples, seed or 0)
-    resolve_backbone(recipe, tuple(dataset.inputs.shape))
-    signature = signed(author, reason)
-    made = create_workspace(workspace, dataset, recipe, source=source, signature=signature)
-    if adopted is not None:
-        adopt_model(made, adopted, signature=signature)
-    shape = shape_of(dataset)
+    made = Workspace.create(workspace, dataset, recipe, model=adopted, source=source, reason=reason, author=author)
     if as_json:
+        shape = made.version().summary["shape"]
         print_json({"workspace": str(workspace), "version": made.head, **shape, "fingerprint": dataset.fingerprint})
         return
     say(f"made {workspace} with {dataset!r}")
@@ -141,7 +132,8 @@ def _read(
     samples: int,
     seed: int,
 ) -> tuple[Dataset, str]:
-    from ecbm import datasets
+    from ecbm.read.birds import birds
+    from ecbm.read.breast_cancer import breast_cancer
     from ecbm.read.tables import read_dataset
 
     if (data is None) == (builtin is None):
@@ -154,9 +146,9 @@ def _read(
     if features is not None or images is not None:
         raise InputError("--features and --images belong to --data, not to --builtin")
     if builtin == "birds":
-        return datasets.birds(n=samples, seed=seed, size=image_size or 48), ""
+        return birds(n=samples, seed=seed, size=image_size or 48), ""
     if builtin == "breast_cancer":
-        return datasets.breast_cancer(seed), ""
+        return breast_cancer(seed), ""
     raise unknown_name("built-in dataset", builtin, _BUILT_IN)
 
 
@@ -180,7 +172,6 @@ def train(
 
     Options given here replace those given to 'ecbm init'. A training that was interrupted goes on where it stopped.
     """
-    from ecbm.keep.changing import train_model
     from ecbm.keep.workspace import Workspace
     from ecbm.train.asked import TrainingInterrupted
     from ecbm.verify.evaluate import evaluate
@@ -190,9 +181,9 @@ def train(
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
     }  # fmt: skip
     opened = Workspace(workspace)
-    recipe = _recipe(json.loads(opened.meta()["recipe"]), given)
+    recipe = opened.recipe.replace(**_given(given))
     try:
-        version = train_model(opened, recipe, signature=signed(author, reason), expected=expect)
+        version = opened.train(recipe, reason=reason, author=author, expect=expect)
     except TrainingInterrupted as stop:
         raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
     data, model = opened.data(version), opened.model(version)
@@ -210,8 +201,8 @@ def train(
 
 def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
     """What the workspace holds, which version is the current one, and what can be undone or redone."""
-    from ecbm.keep.words import summary_words
     from ecbm.keep.workspace import Workspace
+    from ecbm.words import summary_words
 
     opened = Workspace(workspace)
     version, counts = opened.version(), opened.counts()

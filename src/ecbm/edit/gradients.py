@@ -1,0 +1,83 @@
+"""The concept predictor g as one module, and gradients of its objective over some or all samples."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
+from ecbm.train.model import ConceptBottleneck
+from ecbm.train.terms import ConceptTerms
+
+if TYPE_CHECKING:
+    from ecbm.curvature import Vector
+
+__all__ = ["ConceptPart", "add_step", "concept_part", "dot", "gradient_sum", "objective_gradient"]
+
+_BATCH = 256
+
+
+class ConceptPart(nn.Module):
+    """The concept predictor g: backbone and concept head in one precision."""
+
+    def __init__(self, backbone: nn.Module, concept_head: nn.Linear) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.concept_head = concept_head
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.concept_head(self.backbone(x).to(self.concept_head.weight.dtype))
+        return logits
+
+    @property
+    def trained(self) -> list[str]:
+        """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves."""
+        return [name for name, parameter in self.named_parameters() if parameter.requires_grad]
+
+
+def concept_part(model: ConceptBottleneck) -> ConceptPart:
+    """g of a model, copied. With the linear backbone, g is the head alone and reads standardised features."""
+    if model.recipe.is_linear:
+        return ConceptPart(nn.Identity(), copy.deepcopy(model.concept_head))
+    return ConceptPart(copy.deepcopy(model.backbone), copy.deepcopy(model.concept_head).float())
+
+
+def gradient_sum(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms, rows: Tensor) -> Vector:
+    """Σ over ``rows`` of ∇ℓ_i, by parameter name; ``terms`` are those of all inputs."""
+    from ecbm.curvature import ConceptLoss
+
+    source = TensorInputs(inputs) if isinstance(inputs, Tensor) and inputs.dtype == torch.float32 else inputs
+    named = {name: part.get_parameter(name) for name in part.trained}
+    total = {name: torch.zeros_like(p) for name, p in named.items()}
+    part.eval()
+    loss = ConceptLoss(terms.targets, terms.weights)
+    size = _BATCH if isinstance(source, Tensor) else min(_BATCH, rows_at_once(tuple(source.shape)))
+    for chunk in rows.split(size):
+        x = source[chunk] if isinstance(source, Tensor) else source.take(chunk)
+        value = loss.values(part(x), chunk).sum()
+        gradients = torch.autograd.grad(value, list(named.values()), materialize_grads=True)
+        for name, gradient in zip(named, gradients, strict=True):
+            total[name] += gradient
+    return total
+
+
+def objective_gradient(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms, l2: float) -> Vector:
+    """∇J of the whole data, L2 included."""
+    count = len(terms.targets)
+    total = gradient_sum(part, inputs, terms, torch.arange(count))
+    return {name: value / count + l2 * part.get_parameter(name).detach() for name, value in total.items()}
+
+
+def add_step(part: nn.Module, step: Vector, length: float) -> None:
+    """θ ← θ + length · step, for the parameters that the step names."""
+    with torch.no_grad():
+        for name, value in step.items():
+            part.get_parameter(name).add_(value, alpha=length)
+
+
+def dot(first: Vector, second: Vector) -> float:
+    """⟨first, second⟩ over the entries of ``second``, in float64."""
+    return sum(float((first[name].double() * value.double()).sum()) for name, value in second.items())

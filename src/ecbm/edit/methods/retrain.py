@@ -1,0 +1,19 @@
+"""``retrain``: the ground truth, training anew on the edited data."""
+
+from __future__ import annotations
+
+from ecbm.edit.alignment import Alignment
+from ecbm.edit.carry import carry
+from ecbm.edit.methods.base import Options, Outcome
+from ecbm.edit.state import EditorState
+from ecbm.train.train import train
+
+__all__ = ["retrain_edit"]
+
+
+def retrain_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
+    """Train on the edited data, from fresh weights or (``warm_start``) from the present backbone."""
+    edited = alignment.edited
+    start = carry(alignment) if options.warm_start else None
+    model = train(edited, state.model.recipe_for(edited.concept_names), start=start)
+    return Outcome(model, {"warm_start": options.warm_start})

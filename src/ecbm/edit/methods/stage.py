@@ -1,0 +1,283 @@
+"""The concept predictor g as an influence step sees it: on frozen features, or with its backbone.
+
+Both kinds answer the same questions: how does the gradient change with the terms, of which objective is the
+curvature taken, and what is the model after a step. Only terms that changed need a backward pass:
+
+    ∇J' − ∇J = (1/n')(Σ_changed ∇ℓ'_i − Σ_changed ∇ℓ_i) + (n/n' − 1)(∇J − αθ)
+
+A step is taken over the union of old and new concepts, so that one formula serves every kind of edit: a removed
+concept is a head row whose weights become 0 and that is dropped afterwards, a new one a row whose weights were 0
+before. Old concepts come first, in their order.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ecbm.curvature import ConceptLoss, Vector
+from ecbm.edit.alignment import Alignment
+from ecbm.edit.carry import carry, restandardise, with_heads
+from ecbm.edit.frozen import KeptRows, kept_rows
+from ecbm.edit.gradients import ConceptPart, add_step, gradient_sum
+from ecbm.edit.state import EditorState, Facts
+from ecbm.read.inputs import Inputs
+from ecbm.train import stages
+from ecbm.train.heads.objectives import concept_curvature, concept_residual, rows_of
+from ecbm.train.heads.precondition import FeatureBasis
+from ecbm.train.model import ConceptBottleneck, linear_from
+from ecbm.train.terms import ConceptTerms
+
+__all__ = ["DeepStage", "FrozenStage", "Stage"]
+
+WEIGHT, BIAS = "concept_head.weight", "concept_head.bias"
+
+
+class Stage(Protocol):
+    """What an influence step needs to know of g and an edit."""
+
+    state: EditorState
+    widened: bool
+    """Whether there are new concepts: the old terms know no curvature of theirs, so that of the new ones is taken.
+    """
+
+    @property
+    def part(self) -> ConceptPart:
+        """g over the union of concepts."""
+        ...
+
+    def change(self, form: str) -> Vector:
+        """∇J'_C(θ) − ∇J_C(θ), or with ``form="full"`` ∇J'_C(θ)."""
+        ...
+
+    def present(self) -> tuple[Inputs | Tensor, ConceptLoss]:
+        """Inputs and loss whose curvature is meant."""
+        ...
+
+    def still(self, step: Vector, change: Vector) -> Vector:
+        """The step without what cannot move."""
+        ...
+
+    def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
+        """The model at θ − step under the new names, its concept logits (n', k'), and what is known of it.
+
+        Without ``precise`` logits may be off by float32's rounding.
+        """
+        ...
+
+
+class _Union:
+    """Terms over the union of concepts."""
+
+    def __init__(self, alignment: Alignment) -> None:
+        concepts = alignment.concepts
+        self.width = concepts.before + len(concepts.come)
+        self.place = torch.empty(concepts.after, dtype=torch.long)
+        """The row in the union of every new column."""
+        self.place[concepts.new] = concepts.old
+        self.place[concepts.come] = torch.arange(concepts.before, self.width)
+
+    def before(self, terms: Tensor) -> Tensor:
+        """(n, k) old terms."""
+        return torch.cat([terms, terms.new_zeros(len(terms), self.width - terms.shape[1])], 1)
+
+    def after(self, terms: Tensor) -> Tensor:
+        """(n', k') new terms."""
+        wide = terms.new_zeros(len(terms), self.width)
+        wide[:, self.place] = terms
+        return wide
+
+
+def _widened(part: ConceptPart, width: int) -> ConceptPart:
+    """g with zero rows for new concepts behind the others."""
+    other, rows = copy.deepcopy(part), rows_of(part.concept_head)
+    if width > len(rows):
+        wide = torch.cat([rows, rows.new_zeros(width - len(rows), rows.shape[1])])
+        other.concept_head = linear_from(wide).to(part.concept_head.weight.dtype)
+    return other
+
+
+class FrozenStage:
+    """g on frozen features: independent heads, everything about which is kept."""
+
+    def __init__(self, alignment: Alignment, state: EditorState) -> None:
+        self.alignment, self.state, self._union = alignment, state, _Union(alignment)
+        self.widened = len(alignment.concepts.come) > 0
+        self.heads = state.frozen
+        self.rows: KeptRows = kept_rows(alignment, self.heads)
+        extra = self._union.width - alignment.concepts.before
+        self._parameters = _padded(self.heads.parameters, extra)
+        self._logits = _padded(self.rows.logits, extra)
+        self._touched = self._touched_rows()
+
+    @cached_property
+    def part(self) -> ConceptPart:
+        return _widened(self.state.part, self._union.width)
+
+    def _touched_rows(self) -> Tensor:
+        """Rows of the union whose terms changed."""
+        concepts = self.alignment.concepts
+        if not self.alignment.samples.complete:
+            return torch.arange(self._union.width)
+        moved = self._union.place[self.alignment.touched_concepts()]
+        touched: Tensor = torch.cat([moved, concepts.gone]).unique()
+        return touched
+
+    def _spread(self, terms: Tensor) -> Tensor:
+        return self.rows.spread(self._union.after(terms)[:, self._touched])
+
+    def change(self, form: str) -> Vector:
+        alignment, heads, l2, here = self.alignment, self.heads, self.state.concept_l2, self._touched
+        terms, count = alignment.terms_after, alignment.samples.after
+        extra = self._union.width - alignment.concepts.before
+        residuals = concept_residual(self._logits[here], self._spread(terms.targets), self._spread(terms.weights))
+        known = here < alignment.concepts.before
+        residuals[known] -= self.rows.residuals(here[known])
+        changed = (residuals != 0).any(0).nonzero().flatten()
+        sums = _padded(heads.sums, extra).clone()
+        before = sums / alignment.samples.before + l2 * self._parameters
+        sums[here] += residuals[:, changed] @ self.rows.design.exact[changed]
+        gradient = sums / count + l2 * self.rows.design.penalty(self._parameters)
+        if self.rows.design.coordinates is not None:
+            gradient = self.rows.design.coordinates.gradient_to_new(gradient)
+        rows = gradient if form == "full" else gradient - before
+        return {WEIGHT: rows[:, :-1].contiguous(), BIAS: rows[:, -1].contiguous()}
+
+    def present(self) -> tuple[Inputs | Tensor, ConceptLoss]:
+        alignment, union = self.alignment, self._union
+        if not self.widened:
+            terms = alignment.terms_before
+            return self.state.inputs, ConceptLoss(union.before(terms.targets), union.before(terms.weights))
+        terms = alignment.terms_after
+        features = self.rows.design.exact[:, :-1]
+        features = features if self.rows.base is None else features[self.rows.base]
+        return features, ConceptLoss(union.after(terms.targets), union.after(terms.weights))
+
+    def still(self, step: Vector, change: Vector) -> Vector:
+        """Heads are independent: one whose terms did not change has no step, though a drawn Γ of EK-FAC and
+        conjugate
+        gradients over all heads would give it a small one.
+        """
+        resting = (change[WEIGHT] == 0).all(1) & (change[BIAS] == 0)
+        return {
+            name: value.masked_fill(resting.view(-1, *[1] * (value.ndim - 1)), 0.0) for name, value in step.items()
+        }
+
+    def diagonal_step(self, change: Vector, damping: float, relative: bool) -> Vector:
+        """EK-FAC's step of independent logistic heads, in expectation over the drawn targets.
+
+        Targets of different concepts are drawn independently, so Γ of the true Fisher is diagonal and Q_Γ the
+        identity; off its diagonal a drawn Γ holds noise alone. Λ* is then the Hessian's own diagonal in Q_Ω.
+        """
+        heads, l2 = self.heads, self.state.concept_l2
+        diagonal = heads.diagonal
+        if self.widened:
+            new = torch.arange(len(diagonal), self._union.width)
+            weights = self.rows.spread(self._union.after(self.alignment.terms_after.weights)[:, new])
+            curvature = concept_curvature(self._logits[new], weights).div_(self.alignment.samples.after)
+            there = FeatureBasis(heads.basis.vectors, self.rows.design.single)
+            diagonal = torch.cat([diagonal, there.diagonal(curvature.T, l2)])
+        rows = torch.cat([change[WEIGHT], change[BIAS][:, None]], 1)
+        unit = float((diagonal - l2).mean()) if relative else 1.0
+        step = torch.zeros_like(rows)
+        here = self._touched
+        step[here] = heads.basis.precondition(diagonal[here] + damping * unit, rows[here])
+        return {WEIGHT: step[:, :-1].contiguous(), BIAS: step[:, -1].contiguous()}
+
+    def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
+        alignment, here = self.alignment, self._touched
+        moves = torch.cat([step[WEIGHT], step[BIAS][:, None]], 1)
+        parameters = self.rows.design.to_new(self._parameters) - moves
+        carried = carry(alignment, refit_statistics=False)
+        if self.rows.statistics is not None:
+            carried.backbone = self.rows.statistics
+        model = with_heads(carried, parameters[self._union.place], None, carried.low, carried.high)
+        if self.rows.design.coordinates is not None:
+            design = self.state.edited_design(alignment, model)
+            logits = design @ rows_of(model.concept_head).T
+            return _with_range(model, alignment, logits, None), logits, Facts(design=design)
+        wide = self._logits.clone()
+        wide[here] -= self.rows.design.logits(moves[here] if precise else moves[here].float())
+        logits = self.rows.gather(wide)[self._union.place].T
+        touched = alignment.touched_concepts() if alignment.samples.unchanged else None
+        return _with_range(model, alignment, logits, touched), logits, Facts()
+
+
+def _padded(rows: Tensor, extra: int) -> Tensor:
+    return torch.cat([rows, rows.new_zeros(extra, rows.shape[1])]) if extra else rows
+
+
+def _with_range(
+    model: ConceptBottleneck, alignment: Alignment, logits: Tensor, touched: Tensor | None
+) -> ConceptBottleneck:
+    """The model with the intervention logits of its concepts, or only of ``touched`` ones, found anew."""
+    here = slice(None) if touched is None else touched
+    model.low[here], model.high[here] = stages.logit_range(logits[:, here], alignment.after.concepts[:, here])
+    return model
+
+
+class DeepStage:
+    """g with its backbone: gradients by backward passes, old training rows first and new samples behind them."""
+
+    def __init__(self, alignment: Alignment, state: EditorState) -> None:
+        self.alignment, self.state, self._union = alignment, state, _Union(alignment)
+        self.widened = len(alignment.concepts.come) > 0
+        self.part = _widened(state.part, self._union.width)
+
+    def _mean_data_gradient(self) -> Vector:
+        """∇J − αθ as one of the widened g: new head rows are 0."""
+        matched = {}
+        for name, value in self.state.gradient.items():
+            target = torch.zeros_like(self.part.get_parameter(name))
+            data = value - self.state.concept_l2 * self.state.part.get_parameter(name).detach()
+            target[tuple(slice(0, size) for size in value.shape)] = data
+            matched[name] = target
+        return matched
+
+    def change(self, form: str) -> Vector:
+        alignment, union, part = self.alignment, self._union, self.part
+        l2, n, n_new = self.state.concept_l2, alignment.samples.before, alignment.samples.after
+        after = ConceptTerms(union.after(alignment.terms_after.targets), union.after(alignment.terms_after.weights))
+        if form == "full":
+            total = gradient_sum(part, alignment.after.inputs, after, torch.arange(n_new))
+            return {name: value / n_new + l2 * part.get_parameter(name).detach() for name, value in total.items()}
+        before = ConceptTerms(
+            union.before(alignment.terms_before.targets), union.before(alignment.terms_before.weights)
+        )
+        old, new = alignment.changed_samples()
+        # The change of the terms is itself one weighted loss: w'(p − t') − w(p − t), but its weights may be
+        # negative; two sums say the same and stay within the loss's domain.
+        new_sum = gradient_sum(part, alignment.after.inputs, after, new)
+        old_sum = gradient_sum(part, alignment.before.inputs, before, old)
+        change = {name: (new_sum[name] - old_sum[name]) / n_new for name in new_sum}
+        if n_new != n:
+            for name, value in self._mean_data_gradient().items():
+                change[name] += (n / n_new - 1) * value
+        return change
+
+    def present(self) -> tuple[Inputs | Tensor, ConceptLoss]:
+        alignment, union = self.alignment, self._union
+        if self.widened:
+            terms = alignment.terms_after
+            return alignment.after.inputs, ConceptLoss(union.after(terms.targets), union.after(terms.weights))
+        terms = alignment.terms_before
+        return alignment.before.inputs, ConceptLoss(union.before(terms.targets), union.before(terms.weights))
+
+    def still(self, step: Vector, change: Vector) -> Vector:
+        return step
+
+    def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
+        part, alignment = copy.deepcopy(self.part), self.alignment
+        add_step(part, step, -1.0)
+        carried = carry(alignment, refit_statistics=False)
+        model = with_heads(carried, rows_of(part.concept_head)[self._union.place], None, carried.low, carried.high)
+        model.backbone = part.backbone
+        if not alignment.samples.complete:
+            model = restandardise(model, alignment.after)
+        design = stages.feature_design(model.backbone, alignment.after.inputs)
+        logits = design @ rows_of(model.concept_head).T
+        return _with_range(model, alignment, logits, None), logits, Facts(design=design)

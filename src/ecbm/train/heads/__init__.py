@@ -1,0 +1,1 @@
+"""The convex heads: objectives, solvers, and what makes the solvers fast."""

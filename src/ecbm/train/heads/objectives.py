@@ -1,0 +1,207 @@
+"""The two objectives over linear heads: value, gradient and curvature, written here and nowhere else.
+
+    J_C(W) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|W|²        z = X Wᵀ, X with a column of ones
+    J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²
+
+(docs/method.md, "The objectives"). Given the features X and the bottleneck values b both are strictly convex.
+Solvers, influence steps, bounds and the certificate take their pieces from this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = [
+    "ConceptObjective",
+    "LabelObjective",
+    "concept_curvature",
+    "concept_losses",
+    "concept_objective",
+    "concept_residual",
+    "label_objective",
+    "label_residual",
+    "rows_of",
+    "weighted_product",
+    "with_ones",
+]
+
+_CACHED_ROWS = 512
+"""Rows of a design that are multiplied by at once: both products of a Hessian then find them in the cache."""
+
+
+def with_ones(features: Tensor) -> Tensor:
+    """Features in float64 with a last column of ones, which folds the bias into the weights."""
+    rows, width = features.shape
+    design = torch.empty(rows, width + 1, dtype=torch.float64)
+    design[:, :-1] = features
+    design[:, -1] = 1.0
+    return design
+
+
+def rows_of(layer: nn.Linear) -> Tensor:
+    """A head's parameters as rows with the bias in the last column, float64."""
+    return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach().double()
+
+
+# -- terms of J_C, one by one: samples and concepts may lie along either axis --------------------------------
+
+
+def concept_losses(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """w BCE(z, t) of every term."""
+    return weights * (functional.softplus(logits) - targets * logits)
+
+
+def concept_residual(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+    """w (σ(z) − t): the derivative of every term by its logit."""
+    residual = torch.sigmoid(logits).sub_(targets)
+    return residual if weights is None else residual.mul_(weights)
+
+
+def concept_curvature(logits: Tensor, weights: Tensor | None = None) -> Tensor:
+    """w σ(z)(1 − σ(z)): the second derivative of every term by its logit."""
+    p = torch.sigmoid(logits)
+    curvature = p * (1 - p)
+    return curvature if weights is None else curvature.mul_(weights)
+
+
+def weighted_product(design: Tensor, weights: Tensor, vectors: Tensor) -> Tensor:
+    """((V Xᵀ) ∘ C) X for V (k, d), C (k, n) and X (n, d): what a Hessian product of k logistic regressions is."""
+    out = torch.zeros_like(vectors)
+    for rows, part in zip(design.split(_CACHED_ROWS), weights.split(_CACHED_ROWS, 1), strict=True):
+        out.addmm_(torch.mm(vectors, rows.T).mul_(part), rows)
+    return out
+
+
+class ConceptObjective:
+    """J_C of k independent heads over one design; logits are (n, k).
+
+    Parameters
+    ----------
+    design
+        (n, d) float64 features with a column of ones.
+    targets, weights
+        (n, k); a weight of 0 drops the term, whatever the target holds.
+    l2
+        α, on weights and bias alike.
+    """
+
+    def __init__(self, design: Tensor, targets: Tensor, weights: Tensor, l2: float) -> None:
+        self.design, self.l2 = design, l2
+        self.shares = weights.double() / len(design)
+        self.targets = torch.where(weights == 0, 0.0, targets.double())
+
+    def _of(self, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        if rows is None or len(rows) == self.shares.shape[1]:
+            return self.targets, self.shares
+        return self.targets[:, rows], self.shares[:, rows]
+
+    def values(self, parameters: Tensor, logits: Tensor) -> Tensor:
+        """J_C of every concept (k,)."""
+        losses = concept_losses(logits, self.targets, self.shares)
+        return losses.sum(0) + 0.5 * self.l2 * parameters.square().sum(1)
+
+    def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor | None = None) -> Tensor:
+        """∇J_C (k, d), of the concepts ``rows`` that logits and parameters are those of."""
+        residual = concept_residual(logits, *self._of(rows))
+        return (residual.T @ self.design).add_(parameters, alpha=self.l2)
+
+    def curvature(self, logits: Tensor, rows: Tensor | None = None) -> Tensor:
+        """(n, k): the Hessian of concept j is Xᵀ diag(c_j) X + α."""
+        return concept_curvature(logits, self._of(rows)[1])
+
+    def slopes(self, logits: Tensor, change: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """First and second derivative of every concept's loss along a change of its logits."""
+        first = (change * concept_residual(logits, *self._of(rows))).sum(0)
+        return first, (change.square() * self.curvature(logits, rows)).sum(0)
+
+
+# -- J_Y -----------------------------------------------------------------------------------------------------
+
+
+def label_residual(logits: Tensor, labels: Tensor) -> Tensor:
+    """softmax(l) − e_y: the derivative of every sample's cross-entropy by its class logits."""
+    residual = torch.softmax(logits, 1)
+    residual[torch.arange(len(labels)), labels] -= 1
+    return residual
+
+
+class LabelObjective:
+    """J_Y of one multinomial head; logits are (n, classes).
+
+    Parameters
+    ----------
+    design
+        (n, d) float64 bottleneck values with a column of ones.
+    labels, weights
+        (n,) classes, and weights (``None``: ones).
+    l2
+        β.
+    """
+
+    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, l2: float) -> None:
+        self.design, self.labels, self.l2 = design, labels, l2
+        ones = torch.ones(len(design), dtype=torch.float64) if weights is None else weights.double()
+        self.shares = ones[:, None] / len(design)
+        self._equal = float(self.shares[0, 0]) if bool((ones == ones[0]).all()) else None
+
+    def value(self, parameters: Tensor, logits: Tensor) -> Tensor:
+        """J_Y, a number."""
+        losses = functional.cross_entropy(logits, self.labels, reduction="none")
+        return (self.shares[:, 0] * losses).sum() + 0.5 * self.l2 * parameters.square().sum()
+
+    def gradient(self, logits: Tensor, parameters: Tensor) -> Tensor:
+        """∇J_Y (classes, d)."""
+        return self.gradient_from(label_residual(logits, self.labels), parameters)
+
+    def gradient_from(self, residual: Tensor, parameters: Tensor) -> Tensor:
+        """∇J_Y from :func:`label_residual` of the logits."""
+        if self._equal is None:
+            return (residual * self.shares).T @ self.design + self.l2 * parameters
+        return (residual.T @ self.design).mul_(self._equal).add_(parameters, alpha=self.l2)
+
+    def curvature(self, probabilities: Tensor) -> Tensor:
+        """(n, classes): the Hessian's diagonal block of class c is Bᵀ diag(c_c) B + β."""
+        return self.shares.to(probabilities.dtype) * probabilities * (1 - probabilities)
+
+    def slopes(self, logits: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
+        """First and second derivative of the loss along a change of logits, as sums over classes."""
+        expected = torch.softmax(logits, 1).mul_(change)
+        mean = expected.sum(1, keepdim=True)
+        second = (self.shares * (change - mean) * expected).sum(0)
+        return (self.shares * change * label_residual(logits, self.labels)).sum(0), second
+
+    def product(self, design: Tensor, probabilities: Tensor, vector: Tensor) -> Tensor:
+        """The Hessian times (classes, d), in the precision of its arguments."""
+        out = torch.zeros_like(vector)
+        for rows, chances, shares in self._pieces(design, probabilities):
+            image = (rows @ vector.T).mul_(chances)
+            image.addcmul_(chances, image.sum(1, keepdim=True), value=-1.0)
+            out.addmm_(image.T if self._equal is not None else image.mul_(shares).T, rows)
+        return out.mul_(self._equal or 1.0).add_(vector, alpha=self.l2)
+
+    def _pieces(self, design: Tensor, probabilities: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        wholes = design, probabilities, self.shares.to(design.dtype)
+        return zip(*(whole.split(_CACHED_ROWS) for whole in wholes), strict=True)
+
+
+# -- both at given parameters --------------------------------------------------------------------------------
+
+
+def concept_objective(
+    design: Tensor, targets: Tensor, weights: Tensor, parameters: Tensor, l2: float
+) -> tuple[Tensor, Tensor]:
+    """J_C of every concept (k,) and its gradient (k, d)."""
+    objective, logits = ConceptObjective(design, targets, weights, l2), design @ parameters.T
+    return objective.values(parameters, logits), objective.gradient(logits, parameters)
+
+
+def label_objective(
+    design: Tensor, labels: Tensor, weights: Tensor | None, parameters: Tensor, l2: float
+) -> tuple[Tensor, Tensor]:
+    """J_Y () and its gradient (classes, d)."""
+    objective, logits = LabelObjective(design, labels, weights, l2), design @ parameters.T
+    return objective.value(parameters, logits), objective.gradient(logits, parameters)
