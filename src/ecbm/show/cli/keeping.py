@@ -32,7 +32,7 @@ def check(
     workspace: WorkspaceArgument,
     versions: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[VERSION]...", help="With --replay: only these versions.", show_default=False),
+        typer.Argument(metavar="VERSION", help="With --replay: only these versions.", show_default=False),
     ] = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Also compute versions again and compare them to the bit.")
