@@ -148,6 +148,8 @@ class ExactOperator:
         # Of the ways to compute attention, only the one by plain products has a second derivative.
         with evaluating(self._module, gradients=True), sdpa_kernel(SDPBackend.MATH):
             try:
+                if isinstance(operator, HessianProducts):
+                    operator.refuse_missing()
                 return (self._operator if operator is None else operator) @ operand
             except (NotImplementedError, RuntimeError) as error:
                 # Other failures than a missing derivative show in the product of two samples too; memory does not.

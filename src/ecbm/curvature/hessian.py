@@ -52,6 +52,23 @@ class HessianProducts:
             found = torch.autograd.grad(value, self._parameters, create_graph=True, allow_unused=True)
             yield [torch.zeros_like(p) if g is None else g for g, p in zip(found, self._parameters, strict=True)]
 
+    def refuse_missing(self) -> None:
+        """Raise if the gradient cannot be differentiated again everywhere.
+
+        A function that may be differentiated once only leaves a node that raises when it is reached. It leads to no
+        parameter, so asking for the parameters' derivatives passes it by and gives zeros in its place.
+        """
+        for gradient in self._gradients():
+            seen, todo = set(), [part.grad_fn for part in gradient]
+            while todo:
+                node = todo.pop()
+                if node is None or node in seen:
+                    continue
+                seen.add(node)
+                if node.name() == "torch::autograd::Error":
+                    raise NotImplementedError("a function that is marked as differentiable once")
+                todo += [following for following, _ in node.next_functions]
+
     def _product(self, vector: Sequence[Tensor]) -> list[Tensor]:
         total = [torch.zeros_like(parameter) for parameter in self._parameters]
         for gradient in self._gradients():
