@@ -57,7 +57,7 @@ def run_demo(
     metrics = evaluate(model, test)
     result: dict[str, Any] = {key: value for key, value in metrics.items() if key != "per_concept"}
     result["comparison"] = [dataclasses.asdict(row) for row in repair.rows]
-    result["noise_floor"] = repair.noise_floor
+    result |= {"noise_floor": repair.noise_floor, "kept_seconds": repair.kept_seconds}
     console.print("[bold]5[/bold] Correcting a concept by hand, on the repaired model")
     found = find_correction(model, test)
     if found is not None:
