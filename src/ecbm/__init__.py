@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 from ecbm._version import __version__
@@ -71,32 +69,22 @@ _HOMES = {
     "write_dataset": "ecbm.read.write",
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",
-    "train": "ecbm.train.train",
     "evaluate": "ecbm.verify.evaluate",
     "intervention_curve": "ecbm.verify.interventions",
     "concept_leakage": "ecbm.verify.leakage",
 }
 
 
-class _Front(types.ModuleType):
-    """The package. ``train`` is a function and a folder; the function wins, whenever the folder is loaded."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "datasets":
-            return importlib.import_module("ecbm.datasets")
-        if name not in _HOMES:
-            raise AttributeError(f"module 'ecbm' has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        self.__dict__[name] = value
-        return value
-
-    def __setattr__(self, name: str, value: object) -> None:
-        # The import system sets a loaded folder as an attribute of its package.
-        if not (name in _HOMES and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *__all__})
+def __getattr__(name: str) -> Any:
+    if name in ("datasets", "train"):
+        # A module, set as an attribute of this package once it is imported. That of training can be called.
+        return importlib.import_module(f"ecbm.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ecbm' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
 
 
-sys.modules[__name__].__class__ = _Front
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -68,8 +68,9 @@ def erase_samples(
     signed = signature.details()
     facts = {"data": after.fingerprint}
     if edited is not None:
-        # How the training on the erased samples went is not kept either, only how long it took.
-        took = {name: value for name, value in edited.provenance.training.items() if name.endswith("seconds")}
+        # How the training on the erased samples went is not kept either, only how much work it was.
+        training = edited.provenance.training.items()
+        took = {name: value for name, value in training if name.endswith(("seconds", "work"))}
         edited.provenance = Provenance(after.fingerprint, took)
         facts["model"] = edited.fingerprint
     outside = _not_reached(workspace, edited, report)

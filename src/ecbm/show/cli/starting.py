@@ -132,7 +132,8 @@ def _read(
     samples: int,
     seed: int,
 ) -> tuple[Dataset, str]:
-    from ecbm import datasets
+    from ecbm.read.birds import birds
+    from ecbm.read.breast_cancer import breast_cancer
     from ecbm.read.tables import read_dataset
 
     if (data is None) == (builtin is None):
@@ -145,9 +146,9 @@ def _read(
     if features is not None or images is not None:
         raise InputError("--features and --images belong to --data, not to --builtin")
     if builtin == "birds":
-        return datasets.birds(n=samples, seed=seed, size=image_size or 48), ""
+        return birds(n=samples, seed=seed, size=image_size or 48), ""
     if builtin == "breast_cancer":
-        return datasets.breast_cancer(seed), ""
+        return breast_cancer(seed), ""
     raise unknown_name("built-in dataset", builtin, _BUILT_IN)
 
 
