@@ -87,4 +87,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # What completion offers: the public names, not what this file happens to import.
+    return sorted(__all__)

@@ -47,10 +47,10 @@ def unknown_name(kind: str, name: object, valid: Iterable[str], where: str = "")
     """
     names = [str(v) for v in valid]
     text = str(name)
-    near = _alike(text, names) or difflib.get_close_matches(text, names, n=3, cutoff=0.5)
+    near = _alike(text, names) or difflib.get_close_matches(text, names, n=3, cutoff=0.6)
     if not near:
         folded = {n.casefold(): n for n in names}
-        near = [folded[m] for m in difflib.get_close_matches(text.casefold(), folded, n=3, cutoff=0.5)]
+        near = [folded[m] for m in difflib.get_close_matches(text.casefold(), folded, n=3, cutoff=0.6)]
     if near:
         hint = "did you mean " + " or ".join(repr(n) for n in near) + "?"
     elif names:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import ecbm
 from ecbm.show.demo import run_demo
-from ecbm.show.demo_page import find_correction, story
+from ecbm.show.demo_page import find_correction, headline, story
 from ecbm.show.demo_repair import OURS, QUICK, Row, under_two_seeds
 from ecbm.show.pictures import terminal_row
 from kit import CLASSES, CONCEPTS, hand_model
@@ -57,23 +57,22 @@ def test_the_page_shows_pictures_metrics_concepts_and_the_curve(demo):
 
 
 def comparison(**recovery: float | None) -> dict[str, Row]:
-    times = {
-        QUICK: 0.62,
-        OURS: 6.24,
-        "fine-tuning": 6.24,
-        "fine-tuning + heads": 6.24,
-        "retraining": 34.8,
-        "no-op": 0.0,
-    }
+    """Rows with the given recoveries, at times as they are usual."""
+    times = {"no-op": 0.0, "heads only": 0.22, QUICK: 0.62, OURS: 6.24, "retraining": 34.8}
+    times |= {"fine-tuning": 6.24, "fine-tuning + heads": 6.24}
     return {name: Row(name, 0.9, 0.9, recovery.get(name, 1.0), 0.5, cost, None) for name, cost in times.items()}
 
 
-def test_the_headline_is_what_the_default_edit_recovers_beside_its_controls():
-    rows = comparison(**{QUICK: 0.59, OURS: 0.7, "fine-tuning": 0.61, "fine-tuning + heads": 0.67})
-    assert story(rows) == (
-        "One of two annotators overlooked small marks, and the model learnt it. An edit of 0.6 s brings back 59% "
+FIGURES = {"heads only": 0.59, QUICK: 0.593, OURS: 0.7, "fine-tuning": 0.61, "fine-tuning + heads": 0.67}
+
+
+def test_the_headline_is_the_best_figure_of_the_table_beside_its_controls():
+    assert story(comparison(**FIGURES)) == (
+        "One of two annotators overlooked small marks, and the model learnt it. An edit of 0.2 s brings back 59% "
         "of what retraining gains in 35 s. Given 6.2 s it brings back 70%; fine-tuning for as long, 67%."
     )
+    assert headline(comparison(**FIGURES)).name == "heads only"
+    assert headline(comparison(**FIGURES | {QUICK: 0.65})).name == QUICK
     assert "too little" in story(comparison(**{QUICK: None}))
 
 
@@ -82,7 +81,7 @@ def test_the_figures_of_the_headline_are_those_of_the_table(demo):
     page = (folder / "index.html").read_text()
     rows = {row["name"]: Row(**row) for row in result["comparison"]}
     assert story(rows).replace("'", "&#x27;") in page
-    quick = rows[QUICK]
+    quick = headline(rows)
     assert f"<dt>Repaired in {quick.seconds:.1f} s</dt>" in page
     if quick.recovery is not None:
         assert f"<dd>{quick.recovery:.0%}</dd>" in page

@@ -33,6 +33,8 @@ def test_anything_that_holds_inputs_is_taken(x):
 def test_one_sample_of_a_dataset_is_a_batch_of_one():
     assert MODEL.predict(DATA["b"]) == ["crow"]
     assert list(MODEL.predict(DATA["b"]).to_frame().index) == ["b"]
+    both = MODEL.predict([DATA["b"], DATA["a"]])
+    assert (both, list(both.to_frame().index)) == (["crow", "finch"], ["b", "a"])
 
 
 @pytest.mark.parametrize("call", ["class_probabilities", "concept_probabilities", "predict", "predict_concepts"])
@@ -48,6 +50,11 @@ def test_they_become_labelled_tables_on_request(call):
 def test_an_intervention_is_labelled_too():
     frame = MODEL.intervene(DATA, {"color": "red"}).to_frame()
     assert (list(frame.columns), frame.loc["a"].idxmax()) == (list(CLASSES), "finch")
+
+
+def test_an_intervention_that_is_no_mapping_is_refused():
+    with pytest.raises(ecbm.InputError, match=r"intervention: expected \{concept: value\}, got list"):
+        MODEL.intervene(X, ["round"])
 
 
 def test_what_is_computed_from_labelled_probabilities_is_a_plain_tensor():

@@ -140,3 +140,14 @@ def test_logits_at_hand_give_the_same_figures():
     assert ecbm.evaluate(model, test, logits=model.concept_logits(test.inputs)) == ecbm.evaluate(model, test)
     with pytest.raises(ecbm.InputError, match="1 rows of logits"):
         ecbm.evaluate(model, test, logits=torch.zeros(1, len(model.concept_names)))
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_what_is_no_model_or_no_dataset_is_refused(swap):
+    data = tabular(30)
+    model = ecbm.train(data)
+    given = (data, model) if swap else (model, "test")
+    with pytest.raises(
+        ecbm.InputError, match=r"evaluate: expected a model and a dataset \(data\.split\('test'\)\)"
+    ):
+        ecbm.evaluate(*given)

@@ -39,7 +39,7 @@ def model_card(
         "```python",
         "import ecbm",
         'model = ecbm.load("path/to/this/folder")',
-        "model.concept_probabilities(x); model.class_probabilities(x)",
+        "model.predict(x); model.predict_concepts(x)    # names; .to_frame() has the probabilities",
         "```",
         "",
         "`model.safetensors` holds every tensor by name; `config.json` names, recipe and shapes.",
@@ -93,7 +93,8 @@ def model_card(
 def _data_lines(shape: Mapping[str, Any]) -> list[str]:
     if not shape:
         return []
-    splits = ", ".join(f"{name} {count}" for name, count in shape["splits"].items())
+    sizes = shape["splits"]
+    splits = ", ".join(f"{name} {sizes[name]}" for name in ("train", "val", "test") if name in sizes)
     size = " × ".join(map(str, shape["input_shape"]))
     return [
         "",

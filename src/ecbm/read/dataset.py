@@ -19,6 +19,7 @@ from ecbm.read.digests import RowDigests
 from ecbm.read.given import given_concepts, given_inputs, given_labels, given_rows, given_splits
 from ecbm.read.inputs import Inputs, TensorInputs, digest_rows
 from ecbm.read.samples import Sample, TorchView, frame_of, pick, sample_at
+from ecbm.read.splits import SPLITS
 
 if TYPE_CHECKING:
     import pandas
@@ -176,8 +177,9 @@ class Dataset:
 
     @property
     def split_sizes(self) -> dict[str, int]:
-        """Number of samples in each split, in order of first appearance."""
-        return dict(Counter(self.splits))
+        """Number of samples in each split that has any: train, val, test."""
+        counts = Counter(self.splits)
+        return {name: counts[name] for name in SPLITS if counts[name]}
 
     @cached_property
     def rows_by_id(self) -> Mapping[str, int]:

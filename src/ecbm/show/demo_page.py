@@ -15,7 +15,7 @@ from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.interventions import POLICIES, intervention_curve
 from ecbm.verify.leakage import concept_leakage
 
-__all__ = ["Correction", "build_page", "find_correction", "story"]
+__all__ = ["Correction", "build_page", "find_correction", "headline", "story"]
 
 _GALLERY = 8
 _POLICY_NAMES = {
@@ -134,9 +134,22 @@ def _tuned(rows: Mapping[str, Row]) -> float | None:
     return max(found) if found else None
 
 
+def headline(rows: Mapping[str, Row]) -> Row:
+    """The quickest edit that recovers what the default one does: the best figure, and one of the table's own."""
+    default = rows[QUICK]
+    if default.recovery is None:
+        return default
+    alike = [
+        row
+        for row in (rows["heads only"], default)
+        if row.recovery is not None and row.recovery >= default.recovery - 0.005
+    ]
+    return min(alike, key=lambda row: row.seconds)
+
+
 def story(rows: Mapping[str, Row]) -> str:
-    """The page in two sentences: what the default edit recovers and how fast, beside its controls."""
-    quick, ours, again = rows[QUICK], rows[OURS], rows["retraining"]
+    """The page in two sentences: what the quickest edit recovers, beside its controls."""
+    quick, ours, again = headline(rows), rows[OURS], rows["retraining"]
     start = "One of two annotators overlooked small marks, and the model learnt it. "
     if quick.recovery is None or ours.recovery is None:
         return start + "Retraining gains too little here to say how much of it an edit brings back."
@@ -148,7 +161,7 @@ def story(rows: Mapping[str, Row]) -> str:
 
 
 def _tiles(rows: Mapping[str, Row], repair: Repair) -> dict[str, tuple[str, str]]:
-    quick, ours, before, again = rows[QUICK], rows[OURS], rows["no-op"], rows["retraining"]
+    quick, ours, before, again = headline(rows), rows[OURS], rows["no-op"], rows["retraining"]
     samples = len({sample for sample, _, _ in repair.edit.correct_concepts})
     return {
         f"Repaired in {_time(quick.seconds)}": (

@@ -237,6 +237,7 @@ class ConceptBottleneck(nn.Module):
 
     def resolve_intervention(self, concepts: Mapping[str, InterventionValue], count: int) -> dict[int, Tensor]:
         """Names and groups to columns and values: ``{"wing": "blue"}`` sets a whole group."""
+        _check_mapping(concepts)
         resolved: dict[int, Tensor] = {}
         groups = self.groups
         for name, value in concepts.items():
@@ -323,6 +324,8 @@ def _inputs_of(x: Any) -> Tensor | Inputs:
         return cast(Tensor | Inputs, x)
     if isinstance(x, Sample):
         return x.x[None]
+    if _are_samples(x):
+        return torch.stack([sample.x for sample in x])
     try:
         array = np.asarray(x)
     except (TypeError, ValueError):
@@ -333,7 +336,19 @@ def _inputs_of(x: Any) -> Tensor | Inputs:
     return torch.as_tensor(array)
 
 
+def _are_samples(x: Any) -> bool:
+    return isinstance(x, list | tuple) and len(x) > 0 and all(isinstance(one, Sample) for one in x)
+
+
 def _ids_of(x: Samples) -> tuple[str, ...] | None:
     if isinstance(x, Sample):
         return (x.id,)
+    if _are_samples(x):
+        return tuple(sample.id for sample in cast(Sequence[Sample], x))
     return x.ids if isinstance(x, Dataset) else None
+
+
+def _check_mapping(concepts: Any) -> None:
+    if not isinstance(concepts, Mapping):
+        kind = type(concepts).__name__
+        raise InputError(f"intervention: expected {{concept: value}}, got {kind}; for example {{'crest=yes': 1}}")

@@ -93,6 +93,7 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         confidence), ``concept_accuracy`` (over all known labels), ``concept_f1`` and ``concept_auc`` (means
         over concepts where defined), ``concept_ece``, ``per_concept`` and ``count``.
     """
+    _check_kinds(model, data)
     if len(data) == 0:
         raise InputError("the dataset to evaluate on is empty")
     labels = align_labels(model, data)
@@ -120,3 +121,9 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         "count": len(data),
         "per_concept": per_concept,
     }
+
+
+def _check_kinds(model: Any, data: Any) -> None:
+    if not isinstance(model, ConceptBottleneck) or not isinstance(data, Dataset):
+        given = f"{type(model).__name__} and {type(data).__name__}"
+        raise InputError(f"evaluate: expected a model and a dataset (data.split('test')), got {given}")

@@ -74,7 +74,8 @@ def main() -> None:
     except Exception as error:
         if not hasattr(error, "format_message"):  # what typer raises for a wrong option or command
             raise
-        _stop(f"{error.format_message().rstrip('.')}; see 'ecbm --help'")
+        message = error.format_message().rstrip(".")
+        _stop(f"{message}{'' if message.endswith('?') else ';'} see 'ecbm --help'")
     if status == _INTERRUPTED:
         _stop("interrupted; nothing is left half done, the command can be given again", _INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)

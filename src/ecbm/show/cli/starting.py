@@ -239,8 +239,8 @@ def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:
 
 
 def _words(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {count:,}" for name, count in value.items())
+    if isinstance(value, dict):  # the splits, which JSON has in the order of the alphabet
+        return ", ".join(f"{name} {value[name]:,}" for name in ("train", "val", "test") if name in value)
     if isinstance(value, list):
         return " × ".join(map(str, value))
     return "yes" if value else "no"
