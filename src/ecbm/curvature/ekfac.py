@@ -1,6 +1,6 @@
 """EK-FAC of a model's objective: fitted once, then solved, multiplied, updated and stored.
 
-H ≈ diag over layers of (Q_Γ ⊗ Q_Ω) diag(Λ*) (Q_Γ ⊗ Q_Ω)ᵀ + l2     (method.md, Curvature)
+H ≈ diag over layers of (Q_Γ ⊗ Q_Ω) diag(Λ*) (Q_Γ ⊗ Q_Ω)ᵀ + l2     (docs/method.md, "Curvature")
 """
 
 from __future__ import annotations

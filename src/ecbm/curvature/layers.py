@@ -6,7 +6,7 @@ output there, the gradient of sample i is G_i = Σ_t s_t a_tᵀ, and
 
     Ω = (1/n) Σ_i Σ_t a aᵀ     Γ = (1/(nT)) Σ_i Σ_t s sᵀ     Λ* = (1/n) Σ_i (Q_Γᵀ G_i Q_Ω)²
 
-(method.md, Curvature; George et al., "Fast approximate natural gradient descent in a Kronecker-factored
+(docs/method.md, "Curvature"; George et al., "Fast approximate natural gradient descent in a Kronecker-factored
 eigenbasis", NeurIPS 2018; Grosse and Martens, "A Kronecker-factored approximate Fisher matrix for convolution
 layers", ICML 2016). A convolution with g groups has g independent matrices, hence g blocks; every tensor here
 has the groups as its first dimension. Averaging the groups' inputs, as is sometimes done, is not exact.

@@ -4,7 +4,7 @@ Sample i has logits z_i. Its loss is
 
     concepts   ℓ_i = Σ_j w_ij BCE(z_ij, t_ij)        labels   ℓ_i = v_i CE(z_i, y_i)
 
-and the objective is (1/n) Σ_i ℓ_i + (l2/2)|θ|² (method.md, Setting). Each loss also gives the output
+and the objective is (1/n) Σ_i ℓ_i + (l2/2)|θ|² (docs/method.md, "Objectives"). Each loss also gives the output
 gradients whose second moment is the matrix asked for:
 
 - ``true``: targets drawn from the model, √w (p − t̂). Its mean over draws is the Gauss-Newton matrix, weights

@@ -1,4 +1,4 @@
-"""How close an edit comes to retraining, and what a user would do instead (method.md, honest evaluation)."""
+"""How close an edit comes to retraining, and what a user would do instead (docs/method.md, "Honest evaluation")."""
 
 from __future__ import annotations
 
