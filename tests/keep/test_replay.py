@@ -13,6 +13,7 @@ from workspace_kit import EDITS, RECIPE, copy, more_samples, small_data, trained
 
 import ecbm
 from ecbm.keep import environment, replay
+from ecbm.keep.records import Version
 from ecbm.keep.workspace import Workspace
 from kit import pictures, tabular
 
@@ -302,6 +303,68 @@ def test_against_a_clock(tmp_path, monkeypatch):
     made.edit(EDITS["mixed"](), seconds=0.5)
     same, why = reasons(made, 2)
     assert same is None
+    assert "clock" in why
+
+
+def test_versions_on_the_way_are_computed_as_they_were(tmp_path, monkeypatch):
+    """Facts that version 3 started from came forward through version 2, which was made on more threads."""
+    before = torch.get_num_threads()
+    made = trained_workspace(tmp_path / "w")
+    torch.set_num_threads(before + 1)
+    try:
+        made.edit(EDITS["class labels"](), "exact")
+    finally:
+        torch.set_num_threads(before)
+    Workspace(made.folder).edit(EDITS["concept labels"](), "exact")
+    used, apply = [], ecbm.Editor.apply
+
+    def watched(*arguments, **options):
+        used.append(torch.get_num_threads())
+        return apply(*arguments, **options)
+
+    monkeypatch.setattr(ecbm.Editor, "apply", watched)
+    assert verdicts(made, 3) == {3: True}
+    assert used == [before + 1, before]
+    assert torch.get_num_threads() == before
+
+
+def test_a_long_way_from_the_root_is_gone_step_by_step(tmp_path, monkeypatch):
+    """Thousands of edits may lie between a version and the one at which its facts were computed."""
+    made, far = trained_workspace(tmp_path / "w"), 3000
+    editors, going = replay._Editors(made), []
+    monkeypatch.setattr(
+        made, "version", lambda number: Version(number, number - 1, "edit", "", 0, {}, None, None), raising=False
+    )
+    monkeypatch.setattr(replay, "_details", lambda *_: [])
+    monkeypatch.setattr(replay, "_how", lambda _: ({"threads": torch.get_num_threads()}, {}))
+    monkeypatch.setattr(replay, "Editor", lambda model, data: "editor 1")
+    monkeypatch.setattr(made, "model", lambda number: None, raising=False)
+    monkeypatch.setattr(made, "data", lambda number: None, raising=False)
+    monkeypatch.setattr(editors, "_checked", lambda version, root: f"editor {version.version}")
+    monkeypatch.setattr(
+        editors, "applied", lambda version, root, parent, *_: going.append((parent, version.version))
+    )
+    assert editors.at(made.version(far), 1) == f"editor {far}"
+    assert going == [(f"editor {number - 1}", number) for number in range(2, far + 1)]
+
+
+def test_a_clock_on_the_way_is_no_proof_of_tampering(tmp_path, monkeypatch):
+    made = trained_workspace(tmp_path / "w")
+    apply, turns = ecbm.Editor.apply, iter(range(1, 100))
+
+    def against_a_clock(self, edit, method="auto", **options):
+        result = apply(self, edit, method)
+        if "seconds" in options:
+            with torch.no_grad():
+                result.model.label_head.bias.add_(1e-9 * next(turns))
+        return result
+
+    monkeypatch.setattr(ecbm.Editor, "apply", against_a_clock)
+    made.edit(EDITS["class labels"](), seconds=0.5)
+    Workspace(made.folder).edit(EDITS["concept labels"](), "exact")
+    same, why = reasons(made, 3)
+    assert same is None
+    assert "version 2" in why
     assert "clock" in why
 
 

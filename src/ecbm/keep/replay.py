@@ -31,6 +31,7 @@ __all__ = ["Verdict", "replay_versions"]
 
 # As many editors are held in memory for the versions behind them.
 _EDITORS = 3
+_CLOCK = "computed against a clock (seconds=), which never goes the same way twice"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,20 +74,35 @@ class _Editors:
 
     def at(self, version: Version, root: int) -> Editor:
         """The editor of a version, as it is kept, whose facts were computed from the data at ``root``."""
-        number = version.version
-        if number == root and (number, root) not in self._last:
-            self._keep(number, root, Editor(self.workspace.model(root), self.workspace.data(root)))
-        if (number, root) not in self._last:
-            if version.parent is None or version.kind != "edit" or version.parent < root:
+        way = [version]
+        while (way[-1].version, root) not in self._last and way[-1].version != root:
+            latest = way[-1]
+            if latest.parent is None or latest.kind != "edit" or latest.parent < root:
                 raise _Incomparable(f"version {root}, at which its facts were computed, does not lead to it")
-            details = _details(self.workspace, version)
-            options = {detail.part: detail.content for detail in details if detail.subject is None}["options"]
-            parent = self.at(self.workspace.version(version.parent), root)
-            self.applied(version, root, parent, options, details)
+            way.append(self.workspace.version(latest.parent))
+        number = way[-1].version
+        if (number, root) not in self._last:
+            self._keep(number, root, Editor(self.workspace.model(root), self.workspace.data(root)))
+        editor = self._checked(way.pop(), root)
+        for step in reversed(way):
+            details = _details(self.workspace, step)
+            recorded, options = _how(details)
+            with as_in(recorded):
+                self.applied(step, root, editor, options, details)
+            editor = self._checked(step, root)
+        return editor
+
+    def _checked(self, version: Version, root: int) -> Editor:
+        """The editor of a version, if what came out is what is kept."""
+        number = version.version
         editor, model = self._last[number, root], self.workspace.model(number)
         prints = editor.model.fingerprint, editor.data.fingerprint
         if prints != (model.fingerprint, fingerprint_of_bytes(self.workspace.data(number))):
-            raise _Different(f"version {number}, which it was made from, is not what was edited then")
+            words = f"version {number}, which it was made from,"
+            excuses = _excuses(_details(self.workspace, version))
+            if excuses:
+                raise _Incomparable(f"{words} does not come out the same here: it was {'; '.join(excuses)}")
+            raise _Different(f"{words} is not what was edited then")
         return editor
 
     def applied(
@@ -99,16 +115,37 @@ class _Editors:
         self._keep(version.version, root, parent.follow(result, curvature=False))
         return result
 
-    def _keep(self, version: int, root: int, editor: Editor) -> Editor:
+    def _keep(self, version: int, root: int, editor: Editor) -> None:
         if len(self._last) >= _EDITORS:
             del self._last[next(iter(self._last))]
         self._last[version, root] = editor
-        return editor
 
 
 def _details(workspace: Workspace, version: Version) -> list[Detail]:
     with database.reading(workspace.folder) as connection:
         return ledger.details_of(connection, [version.sequence])[version.sequence]
+
+
+def _single(details: Sequence[Detail]) -> dict[str, Any]:
+    """The details that speak of no sample, by name."""
+    return {detail.part: detail.content for detail in details if detail.subject is None}
+
+
+def _how(details: Sequence[Detail]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The environment in which a version was computed, and the options."""
+    single = _single(details)
+    recorded, options = single.get("environment"), single.get("options")
+    if recorded is None or options is None:
+        raise _Incomparable("with what it was computed is not recorded (by an earlier ecbm), or was erased")
+    return recorded, options
+
+
+def _excuses(details: Sequence[Detail]) -> list[str]:
+    """Why a version may rightly come out otherwise here."""
+    recorded, options = _how(details)
+    clock = [_CLOCK] if options.get("seconds") is not None else []
+    with as_in(recorded):
+        return clock + obstacles(recorded) + suspects(recorded)
 
 
 def _verdict(editors: _Editors, number: int) -> Verdict:
@@ -128,7 +165,7 @@ def _replay(editors: _Editors, version: Version) -> str:
     if version.data is None:
         raise _Incomparable("its arrays were destroyed by an erasure")
     details = _details(workspace, version)
-    single = {detail.part: detail.content for detail in details if detail.subject is None}
+    single = _single(details)
     data, kept = _kept(workspace, version)
     prints = {"data": fingerprint_of_bytes(data), **({} if kept is None else {"model": kept.fingerprint})}
     _compare(prints, {name: single.get("facts", {}).get(name) for name in prints}, "is not the one in the ledger")
@@ -143,11 +180,9 @@ def _replay(editors: _Editors, version: Version) -> str:
     parent = workspace.version(version.parent)
     if parent.data is None:
         raise _Incomparable(f"version {parent.version}, which it was made from, was destroyed by an erasure")
-    recorded, options = single.get("environment"), single.get("options")
-    if recorded is None or options is None:
-        raise _Incomparable("with what it was computed is not recorded (by an earlier ecbm), or was erased")
+    recorded, options = _how(details)
     if options.get("seconds") is not None:
-        raise _Incomparable("it was computed against a clock (seconds=), which never goes the same way twice")
+        raise _Incomparable(f"it was {_CLOCK}")
     if "weights" in single and digest_of_file(kept.recipe.weights or "") != single["weights"]:
         raise _Incomparable("the file of weights it started from is gone or has changed")
     with as_in(recorded):
@@ -188,14 +223,17 @@ def _computed(
     """The fingerprints that come out of the parent, as it is kept."""
     try:
         before = editors.workspace.data(parent.version)
-        editor = editors.at(parent, root) if version.kind == "edit" else None
+        if version.kind == "edit":
+            editors.workspace.model(parent.version)
     except EcbmError as error:
         raise _Incomparable(f"version {parent.version}, which it was made from, cannot be read ({error})") from None
     try:
-        if editor is None:
+        if version.kind == "train":
             recipe = Recipe.from_dict(options["recipe"]).replace(weights=kept.recipe.weights)
             return {"data": before.fingerprint, "model": train(before, recipe).fingerprint}
-        result = editors.applied(version, root, editor, options, details)
+        result = editors.applied(version, root, editors.at(parent, root), options, details)
+    except DamagedError as error:  # of a version further back
+        raise _Incomparable(f"what it was made from cannot be read ({error})") from None
     # The same computation went through once: with the recorded inputs it would again.
     except (EcbmError, ValueError, KeyError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
