@@ -103,13 +103,12 @@ class ExactOperator:
         if len(types) != 1 or types.pop() not in (torch.float32, torch.float64):
             raise InputError("exact operators need all chosen parameters in float32, or all in float64")
         self._module, self._l2, self._samples = module, float(l2), len(source)
-        batches = _Batches(source, batch_size)
-        self._operator = self._operator_on(kind, loss, batches, len(source))
         # Two samples tell whether the product exists at all, before somebody waits for it.
         few = range(min(2, len(source)))
         first = [(source.read(few), torch.arange(len(few)))]
         zeros = [torch.zeros_like(parameter) for parameter in self._parameters.values()]
         self._apply(zeros, self._operator_on(kind, loss, first, len(few)))
+        self._operator = self._operator_on(kind, loss, _Batches(source, batch_size), len(source))
 
     def _operator_on(self, kind: str, loss: Loss, batches: Any, count: int) -> Any:
         parameters, summed = list(self._parameters.values()), _RowLoss(loss)
