@@ -393,6 +393,8 @@ def test_ctrl_c_says_that_finished_epochs_are_kept_and_how_to_go_on(files, machi
         [sys.executable, "-m", "ecbm.show.cli", "train", str(w)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
+        # A suite that a shell runs in the background ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while not list((w / "cache").glob("training-*.safetensors")) and time.monotonic() < deadline:
