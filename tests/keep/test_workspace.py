@@ -343,7 +343,7 @@ def test_history_is_shown_without_loading_torch(tmp_path):
     ("arguments", "words"),
     [
         (("t.csv",), "Workspace.create: expected a Dataset"),
-        ((small_data(), {"backbone": "linear"}), r"Workspace.create: expected a Recipe, got a mapping; write Recipe\("),
+        ((small_data(), {"backbone": "linear"}), r"expected a Recipe, got a mapping; write Recipe\("),
     ],
 )
 def test_wrong_kinds_make_no_workspace(tmp_path, arguments, words):
