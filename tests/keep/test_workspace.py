@@ -337,3 +337,22 @@ def test_history_is_shown_without_loading_torch(tmp_path):
         script = "import sys; from ecbm.show.cli import main; sys.argv[0] = 'ecbm'\ntry: main()\n"
         script += "except SystemExit as end: assert not end.code, end.code\nassert 'torch' not in sys.modules"
         subprocess.run([sys.executable, "-c", script, command, folder], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("t.csv",), "Workspace.create: expected a Dataset"),
+        ((small_data(), {"backbone": "linear"}), r"expected a Recipe, got a mapping; write Recipe\("),
+    ],
+)
+def test_wrong_kinds_make_no_workspace(tmp_path, arguments, words):
+    with pytest.raises(ecbm.InputError, match=words):
+        Workspace.create(tmp_path / "w", *arguments)
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_text_is_not_taken_for_the_ids_of_its_letters(workspace):
+    with pytest.raises(ecbm.InputError, match=r"expected a list of ids, got the text 's1'; write \['s1'\]"):
+        workspace.erase("s1")
+    assert workspace.head == 1

@@ -32,6 +32,7 @@ from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
+from ecbm.train.asked import recipe_of
 from ecbm.train.backbones import resolve_backbone
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
@@ -51,7 +52,7 @@ def create_workspace(
     signature: Signature,
 ) -> None:
     """:meth:`ecbm.Workspace.create`."""
-    recipe = recipe or Recipe()
+    recipe = recipe_of(data, recipe, {}, "Workspace.create")
     resolve_backbone(recipe, tuple(data.inputs.shape))
     if model is not None:
         Editor(model, data)  # refuses a model of other data

@@ -58,9 +58,7 @@ def erase_samples(
     if version.data is None:
         raise erased(version)
     data = workspace.data(version.version)
-    wanted = sorted(set(ids))
-    if not wanted:
-        raise InputError("no ids given; name the samples to erase with --ids")
+    wanted = wanted_ids(ids)
     _check_known(workspace, data, wanted)
     _check_reason(signature, wanted)
     model = workspace.model(version.version) if version.model is not None else None
@@ -84,6 +82,15 @@ def erase_samples(
         number = _commit(opened, new, details, [*wanted, *dropped], len(wanted))
         finish_erasure(workspace.folder, opened.connection)
     return {"version": number, "erased": len(wanted), "report": report, "not_reached": outside}
+
+
+def wanted_ids(ids: Sequence[str]) -> list[str]:
+    """The samples that are meant, each once. One text is not taken for its letters: they might be ids too."""
+    if isinstance(ids, str):
+        raise InputError(f"erase: expected a list of ids, got the text {ids!r}; write [{ids!r}]")
+    if not ids:
+        raise InputError("no ids given; name the samples to erase with --ids")
+    return sorted(set(ids))
 
 
 def _check_known(workspace: Workspace, data: Dataset, wanted: Sequence[str]) -> None:

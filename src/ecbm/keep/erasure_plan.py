@@ -8,7 +8,7 @@ from typing import Any
 from ecbm.errors import InputError
 from ecbm.keep import database
 from ecbm.keep.destruction import SIDE_FOLDERS
-from ecbm.keep.erasure import _check_known, _not_reached, _reduced
+from ecbm.keep.erasure import _check_known, _not_reached, _reduced, wanted_ids
 from ecbm.keep.records import erased
 from ecbm.keep.workspace import Workspace
 from ecbm.words import counted, listed, readable_size
@@ -30,9 +30,7 @@ def plan_erasure(workspace: Workspace, ids: Sequence[str], method: str = "auto")
     version = workspace.version()
     if version.data is None:
         raise erased(version)
-    wanted = sorted(set(ids))
-    if not wanted:
-        raise InputError("no ids given; name the samples to erase with --ids")
+    wanted = wanted_ids(ids)
     data = workspace.data(version.version)
     _check_known(workspace, data, wanted)
     present = {name for name in wanted if name in data.rows_by_id}

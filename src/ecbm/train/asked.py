@@ -34,14 +34,15 @@ class TrainingInterrupted(KeyboardInterrupt):
         return f"interrupted: {some} kept; {again} goes on from there"
 
 
-def recipe_of(data: Any, recipe: Any, fields: Mapping[str, Any]) -> Recipe:
+def recipe_of(data: Any, recipe: Any, fields: Mapping[str, Any], who: str = "train") -> Recipe:
     """The recipe with the given fields in place of its own; things of another kind are refused."""
     if not isinstance(data, Dataset):
-        raise InputError(f"train: expected a Dataset (see ecbm.read_dataset), got {type(data).__name__}")
+        raise InputError(f"{who}: expected a Dataset (see ecbm.read_dataset), got {type(data).__name__}")
     if isinstance(recipe, Mapping):
-        raise InputError("train: expected a Recipe, got a mapping; write train(data, **fields) or Recipe(**fields)")
+        hint = "train(data, **fields) or Recipe(**fields)" if who == "train" else "Recipe(**fields)"
+        raise InputError(f"{who}: expected a Recipe, got a mapping; write {hint}")
     if recipe is not None and not isinstance(recipe, Recipe):
-        raise InputError(f"train: expected a Recipe, got {type(recipe).__name__}; write ecbm.Recipe(backbone=...)")
+        raise InputError(f"{who}: expected a Recipe, got {type(recipe).__name__}; write ecbm.Recipe(backbone=...)")
     return (recipe or Recipe()).replace(**fields)
 
 
