@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ecbm.read.concept_types import concept_groups, layout_of
 from ecbm.words import counted, local_time, summary_words
 
 __all__ = ["explain"]
@@ -68,6 +67,11 @@ def _edit_lines(edit: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
 
 def _labels(corrections: Sequence[dict[str, Any]], types: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Sample, concept and value of corrections; the columns of one concept are said as one value."""
+    if not types:
+        yield from ((one["id"], one["concept"], _value(one["value"])) for one in corrections)
+        return
+    from ecbm.read.concept_types import concept_groups, layout_of  # loads torch, which history does without
+
     grouped: dict[tuple[str, str], dict[str, float | None]] = {}
     for one in corrections:
         (group,) = concept_groups([one["concept"]])
