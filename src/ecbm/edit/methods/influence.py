@@ -54,7 +54,7 @@ def _influence(method: str, alignment: Alignment, state: EditorState, options: O
         # otherwise it costs conjugate gradients all over again, and the first that helps is taken.
         cheap = not precise or size_of(change) <= DENSE
         if not linear and not cheap:
-            dampings = dampings[2:]
+            dampings = dampings[1:]
         dampings = dampings if options.damping is None else (options.damping,)
         taken = guarded_step(
             stage, alignment, state, change, solve, dampings, compare=cheap and not linear, precise=precise

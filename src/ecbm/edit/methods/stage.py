@@ -19,7 +19,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ecbm.curvature import EKFAC, ConceptLoss, ExactOperator, Vector
+from ecbm.curvature import EKFAC, ConceptLoss, Vector, gauss_newton_quadratic
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import carry, restandardise, with_heads
 from ecbm.edit.frozen import KeptRows, kept_rows
@@ -35,9 +35,8 @@ from ecbm.train.terms import ConceptTerms
 __all__ = ["DeepStage", "FrozenStage", "Stage"]
 
 WEIGHT, BIAS = "concept_head.weight", "concept_head.bias"
-# A product of the Gauss–Newton matrix over these costs as much as two or three training steps of a few hundred
-# samples; the length comes out within a few per cent of the one over all.
-_SAMPLE, _BATCH = 512, 256
+# Samples that lengths and dampings are compared on: each candidate costs about four forward passes over them.
+_SAMPLE, _BATCH = 256, 256
 
 
 class Stage(Protocol):
@@ -289,15 +288,8 @@ class DeepStage:
     def length(self, step: Vector, change: Vector) -> float:
         """Where the quadratic model along ``step`` is least: ⟨change, step⟩ / ⟨step, (G' + α) step⟩."""
         inputs, terms = self._sample
-        operator = ExactOperator(
-            self.part,
-            inputs,
-            ConceptLoss(terms.targets, terms.weights),
-            kind="gauss-newton",
-            l2=self.state.concept_l2,
-            parameters=self.part.trained,
-        )
-        bend = dot(operator.multiply(step), step)
+        loss = ConceptLoss(terms.targets, terms.weights)
+        bend = gauss_newton_quadratic(self.part, inputs, loss, step, l2=self.state.concept_l2)
         return dot(change, step) / bend if bend > 0 else 0.0
 
     def sample_objective(self, step: Vector, length: float) -> float:
