@@ -27,7 +27,8 @@ from fidelity_store import Store
 
 __all__ = ["HEADLINES", "SEED", "periodic", "run_scenario", "seeds_of"]
 
-BUDGETS = (0.05, 0.1, 0.2)
+# Headlines are shown at all budgets, the others at the smallest and the largest.
+BUDGETS, ENDS = (0.05, 0.1, 0.2), (0.05, 0.2)
 RATES = (0.1, 0.3)
 SEED = 17
 # Rows with five original seeds; the others have three.
@@ -76,7 +77,7 @@ Candidate = tuple[str, list[ecbm.ConceptBottleneck], float, dict[str, Any]]
 
 
 def candidates(
-    editor: ecbm.Editor, edit: ecbm.Edit, alignment: Alignment, quick: bool, hessian: bool
+    editor: ecbm.Editor, edit: ecbm.Edit, alignment: Alignment, budgets: tuple[float, ...], hessian: bool
 ) -> Iterator[Candidate]:
     """Every row but no-op and retraining; seconds are the processor's."""
     linear, peak = editor.model.recipe.is_linear, editor.model.recipe.peak_learning_rate
@@ -103,7 +104,6 @@ def candidates(
         if linear:
             yield edited("hessian, as written", "hessian", damping=0.0, guarded=False)
         yield edited("hessian", "hessian")
-    budgets = (0.2,) if linear else ((0.05, 0.2) if quick else BUDGETS)
     for budget in () if linear else budgets:
         # Maps and the wandering of the model on its data are kept between edits.
         editor.apply(edit, "auto", budget=budget)
@@ -211,6 +211,8 @@ def run_scenario(
     harmful = recovery(judge.reached, original, judge.reached, judge.spread) is not None
     if scenario == "new concepts":
         judge, starts, harmful = _with_new_concepts(retrained_models, originals, after, judged, judge)
+    budgets = BUDGETS if scenario in HEADLINES and not quick else ENDS
+    budgets = budgets[-1:] if recipe.is_linear else budgets
     collected: dict[str, list[dict[str, Any]]] = {}
     for seed, model in originals.items():
         start = starts[seed]
@@ -218,7 +220,7 @@ def run_scenario(
         alignment = align(model, before, edit, after)
         collected.setdefault("no-op", []).append(judge.entry(start, start, seed) | {"seconds": 0.0})
         with_hessian = _with_hessian(recipe, scenario, seed, quick)
-        for name, models, cost, notes in candidates(editor, edit, alignment, quick, with_hessian):
+        for name, models, cost, notes in candidates(editor, edit, alignment, budgets, with_hessian):
             entries = [judge.entry(predictions(m, test, judged), start, seed) for m in models]
             if entries:
                 best = max(entries, key=lambda e: e["gained"] if harmful else e["closure"] or 0.0)
