@@ -102,7 +102,7 @@ def edits(data: ecbm.Dataset) -> dict[str, ecbm.Edit]:
 
 
 class Reference:
-    """J_C of a mixed dataset as a function of free parameters: one slope an ordinal concept, a row for any other column.
+    """J_C of a mixed dataset as a function of free parameters: one slope an ordinal concept.
 
     Written out term by term from the labels, for small problems; autograd does the rest.
     """
