@@ -26,7 +26,8 @@ def traces_of(
     Parameters
     ----------
     carried
-        The unedited model under the new names: new standardisation rewrites a first layer, which teaches it nothing.
+        The unedited model under the new names. Its standardisation is rewritten, and a first layer with it, which
+        teaches it nothing.
     model
         After the edit.
     retrained
