@@ -53,6 +53,10 @@ RateOption = Annotated[
 ]
 ConceptL2Option = Annotated[float | None, typer.Option(help="L2 of the concept stage.", rich_help_panel="Recipe")]
 LabelL2Option = Annotated[float | None, typer.Option(help="L2 of the label stage.", rich_help_panel="Recipe")]
+LabelL1Option = Annotated[
+    float | None,
+    typer.Option(help="L1 of the label stage: each class reads few concepts.", rich_help_panel="Recipe"),
+]
 SeedOption = Annotated[
     int | None, typer.Option(help="Seed of training (and of drawn birds).", rich_help_panel="Recipe")
 ]
@@ -92,6 +96,7 @@ def init(
     learning_rate: RateOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
+    label_l1: LabelL1Option = None,
     seed: SeedOption = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
@@ -110,6 +115,7 @@ def init(
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
+        "label_l1": label_l1,
     }  # fmt: skip
     recipe = Recipe(**_given(given))
     adopted = load(model) if model is not None else None
@@ -163,6 +169,7 @@ def train(
     learning_rate: RateOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
+    label_l1: LabelL1Option = None,
     seed: SeedOption = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
@@ -180,6 +187,7 @@ def train(
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
+        "label_l1": label_l1,
     }  # fmt: skip
     opened = Workspace(workspace)
     recipe = opened.recipe.replace(**_given(given))
