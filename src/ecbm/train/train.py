@@ -252,9 +252,8 @@ def _train(
         logits = concept_head(design[:, :-1])
     low, high = stages.logit_range(logits, train_data.concepts, data.layout)
     read = with_ones(stages.label_inputs(recipe, logits, train_data.concepts, low, high, data.layout))
-    label = stages.fit_label_head(
-        read, train_data.labels, len(data.class_names), beta, tolerance, l1=recipe.label_l1 or 0.0
-    )
+    classes, l1 = len(data.class_names), recipe.label_l1 or 0.0
+    label = stages.fit_label_head(read, train_data.labels, classes, beta, tolerance, None, l1)
     log |= {
         "label_gradient_norm": label.gradient_norm,
         "label_objective": label.objective,
