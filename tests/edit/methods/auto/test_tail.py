@@ -204,8 +204,8 @@ def test_steps_of_the_label_head_lower_its_objective_and_go_most_of_the_way(bird
 @pytest.mark.parametrize(
     ("steps", "work", "rate"),
     [
-        (0.001, 0.01, 0.2), (0.1, 0.05, 0.5), (0.2, 0.1, 1.0), (0.5, 0.105, 1.0), (0.4, 0.14, 0.75), (0.5, 0.5, 0.5),
-        (5.0, 1.0, 0.5), (0.1, 0.21, 0.25),
+        (0.001, 0.01, 0.2), (0.1, 0.05, 0.5), (0.2, 0.1, 1.0), (0.5, 0.105, 1.0), (0.4, 0.14, 0.75),
+        (0.5, 0.5, 0.5), (5.0, 1.0, 0.5), (0.1, 0.21, 0.25),
     ],
 )  # fmt: skip
 def test_the_rate_follows_steps_and_work(steps: float, work: float, rate: float) -> None:
