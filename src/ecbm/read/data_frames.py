@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ecbm.errors import InputError
 from ecbm.read.columns import Table
-from ecbm.read.table_files import _Choice
+from ecbm.read.table_files import Choice
 
 if TYPE_CHECKING:
     import pandas
@@ -29,7 +29,7 @@ def table_of_frame(frame: pandas.DataFrame, ignore: Iterable[str] = ()) -> Table
     """The columns of a pandas table, not its index; messages call it ``DataFrame`` and count rows from 1."""
     if not len(frame):
         raise InputError(f"{NAME}: the table has no rows; give one row a sample")
-    chosen = _Choice(set(ignore), None).of(NAME, [str(name) for name in frame.columns])
+    chosen = Choice(set(ignore), None).of(NAME, [str(name) for name in frame.columns])
     positions = [place for place, name in enumerate(frame.columns) if str(name) in chosen]
     arrays = []
     for place in positions:
