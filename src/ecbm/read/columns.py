@@ -125,13 +125,13 @@ class Table:
             cells = cells.cast(pa.string())
         return [value or None for value in cells.to_pylist()]
 
-    def fractions(self, columns: Sequence[str]) -> NDArray[np.float32]:
-        """(rows, columns) numbers in [0, 1]; NaN where a cell is missing."""
+    def fractions(self, columns: Sequence[str], unbounded: Sequence[str] = ()) -> NDArray[np.float32]:
+        """(rows, columns) numbers in [0, 1], any in ``unbounded`` columns; NaN where a cell is missing."""
         result = np.empty((len(self), len(columns)), np.float32)
         for position, name in enumerate(columns):
             values = self.numbers(name)
             wrong = ~((values >= 0) & (values <= 1)) & ~np.isnan(values)
-            if wrong.any():
+            if wrong.any() and name not in unbounded:
                 row = int(wrong.argmax())
                 raise self.error(
                     row,

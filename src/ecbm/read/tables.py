@@ -117,7 +117,8 @@ def read_dataset(
     concept_names = [name for name in table.names if name not in columns.values()]
     if not concept_names:
         raise InputError(f"{path}: no concept column; add one column a concept beside {', '.join(table.names)}")
-    concepts = torch.from_numpy(table.fractions(concept_names))
+    types = {} if sidecar is None else sidecar.concept_types
+    concepts = torch.from_numpy(table.fractions(concept_names, [n for n, t in types.items() if t == "continuous"]))
     inputs: Inputs
     if features is not None:
         pictures = None if sidecar is None else sidecar.inputs == "pixels"
@@ -132,7 +133,8 @@ def read_dataset(
             rows=table.places,
             table=f"{path}, {table.unit}",
         )
-    return Dataset(ids, inputs, concepts, labels, concept_names, class_names, split_names)
+    units = None if sidecar is None else sidecar.units
+    return Dataset(ids, inputs, concepts, labels, concept_names, class_names, split_names, types, units)
 
 
 def _path_of(given: Any) -> Path:

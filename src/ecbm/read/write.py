@@ -32,7 +32,8 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
 
     The folder holds ``samples.csv`` or ``samples.parquet``, the inputs (``features.npy``, or ``images/`` with
     the original files, or PNG where pictures were resized or drawn), and ``dataset.json`` with what a table
-    cannot say: the order of the classes, those that occur in no row, and the dataset's fingerprint.
+    cannot say: the order of the classes, those that occur in no row, types of concepts that are not binary, and
+    the dataset's fingerprint.
 
     Nothing appears under the folder's name until all of it is written.
 
@@ -79,7 +80,16 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
         size = (data.inputs.shape[1], data.inputs.shape[2]) if kind == "images" else None
         write_sidecar(
             draft,
-            Sidecar(kind, data.class_names, data.concept_names, columns, data.fingerprint, image_size=size),
+            Sidecar(
+                kind,
+                data.class_names,
+                data.concept_names,
+                columns,
+                data.fingerprint,
+                size,
+                data.layout.declared,
+                data.layout.units,
+            ),
         )
         if folder.is_dir():
             folder.rmdir()  # empty, as checked above; some systems do not rename onto a folder
