@@ -62,7 +62,7 @@ class Stored:
     """What Hugging Face ``datasets`` offers of a table: its features by name, and itself as a frame."""
 
     def __init__(self, frame, classes):
-        self.frame, self.features = frame, {name: None for name in frame} | {"label": self}
+        self.frame, self.features = frame, dict.fromkeys(frame) | {"label": self}
         self.names = classes
 
     def to_pandas(self):

@@ -70,7 +70,9 @@ def test_these_are_numbers(texts, values):
     assert found.doubtful is None
 
 
-@pytest.mark.parametrize("texts", [["1,5", "1.5"], ["<0.5"], ["1_000"], ["12 mm"], ["1,5", "1,2,3"], ["35 %", "0.5x"]])
+@pytest.mark.parametrize(
+    "texts", [["1,5", "1.5"], ["<0.5"], ["1_000"], ["12 mm"], ["1,5", "1,2,3"], ["35 %", "0.5x"]]
+)
 def test_these_are_not(texts):
     assert not numbers_in(texts).all_numbers
 

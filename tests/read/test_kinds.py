@@ -33,7 +33,15 @@ def refused(types=None, **columns) -> str:
 
 @pytest.mark.parametrize(
     "pair",
-    [("no", "yes"), ("N", "Y"), ("absent", "present"), ("negative", "positive"), ("-", "+"), ("nein", "ja"), ("F", "T")],
+    [
+        ("no", "yes"),
+        ("N", "Y"),
+        ("absent", "present"),
+        ("negative", "positive"),
+        ("-", "+"),
+        ("nein", "ja"),
+        ("F", "T"),
+    ],
 )
 def test_yes_and_no_in_their_usual_forms_are_binary(pair):
     data = read(c=[*pair, "?", None])
@@ -140,7 +148,7 @@ def test_one_hot_columns_are_one_concept_where_that_is_said(name):
 
 
 def test_what_was_understood_is_said_for_every_column():
-    table = frame(**{"wing_red": [1, 0], "wing_blue": [0, 1], "colour": ["red", "blue", "green"], "soft": [0.5, 1]})
+    table = frame(wing_red=[1, 0], wing_blue=[0, 1], colour=["red", "blue", "green"], soft=[0.5, 1])
     reading = read_and_tell(table.drop(columns="id"), Asked(features=np.zeros((N, 1))))
     told = {column.name: (column.role, column.kind) for column in reading.columns}
     assert told == {

@@ -98,7 +98,9 @@ class Table:
         if column not in self.names:
             hint = str(unknown_name("column", column, self.names)).split("; ", 1)[1]
             hint += "" if hint.endswith("?") else "."
-            remedy = f"Rename the column or pass {option(argument, 'its name')}" if argument else "Rename the column"
+            remedy = (
+                f"Rename the column or pass {option(argument, 'its name')}" if argument else "Rename the column"
+            )
             raise InputError(f"{self.path}: no column {column!r}; {hint} {remedy}")
 
     def text(self, column: str, what: str) -> list[str]:
@@ -244,7 +246,9 @@ def record_lines(raw: bytes, delimiter: str = ",") -> list[int]:
     """Line on which each record (header first) begins; blank lines hold no record."""
     if b'"' not in raw:
         return [number for number, line in enumerate(raw.splitlines(), 1) if line]
-    reader = csv.reader(io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8", errors="replace", newline=""), delimiter=delimiter)
+    reader = csv.reader(
+        io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8", errors="replace", newline=""), delimiter=delimiter
+    )
     lines, begins = [], 1
     for record in reader:
         if record:

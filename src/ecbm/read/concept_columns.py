@@ -68,8 +68,8 @@ def _declared_groups(table: Table, names: Sequence[str], said: Mapping[str, Said
             raise unknown_name("column", key, known, where=f"{table.path}: {type_option(key, one.kind)}")
         if one.kind == "continuous":
             raise InputError(
-                f"{table.path}: {type_option(key, one.kind)}: {key!r} has {len(columns)} columns ({columns[0]!r}, …); "
-                "a continuous concept has one"
+                f"{table.path}: {type_option(key, one.kind)}: {key!r} has {len(columns)} columns "
+                f"({columns[0]!r}, …); a continuous concept has one"
             )
         if one.kind != "binary":
             groups[key] = columns
@@ -91,7 +91,9 @@ def _group(table: Table, group: str, columns: Sequence[str], said: Said) -> Foun
     torn = gone.any(1) & ~gone.all(1)
     if torn.any():
         raise table.error(
-            int(torn.argmax()), None, f"{group!r} is filled in some of its columns only; fill all or leave all empty"
+            int(torn.argmax()),
+            None,
+            f"{group!r} is filled in some of its columns only; fill all or leave all empty",
         )
     if said.kind == "categorical":
         total = values.sum(1, dtype=np.float64)
@@ -102,8 +104,8 @@ def _group(table: Table, group: str, columns: Sequence[str], said: Said) -> Foun
             raise table.error(
                 row,
                 None,
-                f"{group!r}: {what}, but a categorical concept has exactly one; where it is missing leave its columns "
-                "empty, and give a value that has no column one of its own",
+                f"{group!r}: {what}, but a categorical concept has exactly one; where it is missing leave its "
+                "columns empty, and give a value that has no column one of its own",
             )
     return Found(group, said.kind, names, values, f"you said so: {len(columns)} columns")
 

@@ -29,7 +29,8 @@ def is_frame(given: Any) -> bool:
 
 
 def frame_in(given: Any, split_column: str = "split") -> Any:
-    """The pandas table in what was given: itself, a Hugging Face table, or such tables by split; ``None`` if none is.
+    """The pandas table in what was given: itself, a Hugging Face table, or such tables by split; ``None`` if none
+    is.
 
     ``datasets`` is recognised by what it offers and never imported.
     """

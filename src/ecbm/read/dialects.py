@@ -45,7 +45,9 @@ def dialect_of(path: Path, raw: bytes, encoding: str | None = None, delimiter: s
     if delimiter is not None:
         chosen = _NAMED.get(delimiter, delimiter)
         if len(chosen) != 1 or chosen in '"\r\n':
-            raise InputError(f"{option('delimiter', delimiter)}: give one character, or comma, semicolon, tab or bar")
+            raise InputError(
+                f"{option('delimiter', delimiter)}: give one character, or comma, semicolon, tab or bar"
+            )
     else:
         chosen = _delimiter(path, text)
     if chosen != ",":

@@ -1,8 +1,9 @@
 """Columns of a table as what a model sees: numbers as they are, words one-hot, missing ones as NaN.
 
 What is kept beside the numbers is only what a new row needs to be read in the same way: names, and the values of
-columns of words. Statistics (what a missing value is replaced by, and every scale) belong to the model: they are those
-of its training samples, and follow them when samples are removed or erased (:class:`ecbm.train.backbones.Standardise`).
+columns of words. Statistics (what a missing value is replaced by, and every scale) belong to the model: they are
+those of its training samples, and follow them when samples are removed or erased
+(:class:`ecbm.train.backbones.Standardise`).
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def feature_columns_of(
 def _column(table: Table, name: str, said: Said | None) -> FeatureColumn | Doubt:
     kind = said.kind if said is not None else None
     if kind == "ordinal":
-        raise InputError(f"{type_option(name, 'ordinal')}: {name!r} is a feature; features are numbers or categorical")
+        raise InputError(
+            f"{type_option(name, 'ordinal')}: {name!r} is a feature; features are numbers or categorical"
+        )
     if table.is_numeric(name):
         if kind != "categorical":
             return FeatureColumn(name)

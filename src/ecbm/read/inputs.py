@@ -167,7 +167,9 @@ def concatenate(first: Inputs, second: Inputs) -> Inputs:
         raise InputError(f"inputs of two kinds cannot be joined ({kinds[0]} and {kinds[1]}); convert one of them")
     if isinstance(first, TensorInputs) and isinstance(second, TensorInputs):
         if first.columns != second.columns and None not in (first.columns, second.columns):
-            raise InputError("inputs made of different columns cannot be joined; read the new table like the old one")
+            raise InputError(
+                "inputs made of different columns cannot be joined; read the new table like the old one"
+            )
         return TensorInputs(torch.cat([first.tensor, second.tensor]), columns=first.columns or second.columns)
     return JoinedInputs([first, second])
 

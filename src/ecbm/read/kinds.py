@@ -8,8 +8,8 @@ Certain without a word from the user:
 | a few words, each of them often | categorical |
 | numbers with decimals, most of them outside 0 to 1 and many different | continuous |
 
-Whole numbers beyond 1 may be grades, counts, measurements or codes; words may have an order; texts that hardly repeat
-may be ids or remarks. These are doubts: all of them are collected and put to the user in one line.
+Whole numbers beyond 1 may be grades, counts, measurements or codes; words may have an order; texts that hardly
+repeat may be ids or remarks. These are doubts: all of them are collected and put to the user in one line.
 """
 
 from __future__ import annotations
@@ -251,8 +251,9 @@ def _of_words(table: Table, name: str, words: Words, said: Said | None) -> Found
                 raise table.error(
                     words.first_row(word),
                     name,
-                    f"{word!r} is none of {', '.join(said.values)}; name it in {type_option(name, said.kind + ':…')} "
-                    f"or, if it means missing, pass {option('missing', [word])}",
+                    f"{word!r} is none of {', '.join(said.values)}; name it in "
+                    f"{type_option(name, said.kind + ':…')} or, if it means missing, pass "
+                    f"{option('missing', [word])}",
                 )
         order = [listed[word.casefold()] for word in known]
         return _ordered(table, name, words, said.kind, said.values, order)
@@ -273,7 +274,8 @@ def _of_words(table: Table, name: str, words: Words, said: Said | None) -> Found
             raise table.error(
                 0,
                 name,
-                f"the order of its words is not known; say it, lowest first: {type_option(name, f'ordinal:{example}')}",
+                "the order of its words is not known; say it, lowest first: "
+                f"{type_option(name, f'ordinal:{example}')}",
             )
         used = [word for word in scale if word in {one.casefold() for one in known}]
         return _ordered(table, name, words, "ordinal", used, [used.index(word.casefold()) for word in known])
@@ -288,10 +290,8 @@ def _guess_words(table: Table, name: str, words: Words) -> Found | Doubt:
     listed = ", ".join(map(repr, known[:4])) + (", …" if len(known) > 4 else "")
     if len(known) == 1:
         word = known[0]
-        return Doubt(
-            name, words.first_row(word), f"only {word!r} or empty", f"is empty absent or missing? Write yes and no, "
-            f"or pass {option('ignore', [name])}",
-        )  # fmt: skip
+        remedy = f"is empty absent or missing? Write yes and no, or pass {option('ignore', [name])}"
+        return Doubt(name, words.first_row(word), f"only {word!r} or empty", remedy)
     if "none" in {mark.casefold() for mark in words.missing}:
         order = ",".join(["none", *known[:5]])
         remedy = (
@@ -312,7 +312,9 @@ def _guess_words(table: Table, name: str, words: Words) -> Found | Doubt:
             f"ids: {option('id_column', name)}, remarks: {option('ignore', [name])}, values of a concept: "
             f"{type_option(name, 'categorical')}"
         )
-        return Doubt(name, 0, f"{len(known)} different texts in {filled} rows ({listed})", f"say what they are ({remedy})")
+        return Doubt(
+            name, 0, f"{len(known)} different texts in {filled} rows ({listed})", f"say what they are ({remedy})"
+        )
     example = ",".join(known[:3]) + (",…" if len(known) > 3 else "")
     found = _named(table, name, words, f"{len(known)} words: {listed}")
     return dataclasses.replace(found, otherwise=f"graded: {type_option(name, f'ordinal:{example}')}, lowest first")

@@ -1,9 +1,9 @@
 """Concepts without labels: soft targets from embeddings of pictures and of the concepts' names.
 
 A picture shows a concept the more, the closer its embedding is to that of the concept's text. How close is close
-differs from concept to concept, so each is calibrated on its own: the similarities s of the training pictures are taken
-for a mixture of two normal distributions of one spread, pictures without the concept (mean a) and with it (mean b > a, a
-share π). The soft label is the probability of the second given s, which is logistic in s:
+differs from concept to concept, so each is calibrated on its own: the similarities s of the training pictures are
+taken for a mixture of two normal distributions of one spread, pictures without the concept (mean a) and with it
+(mean b > a, a share π). The soft label is the probability of the second given s, which is logistic in s:
 
     P(present | s) = σ((b − a) / v · (s − (a + b) / 2) + log π / (1 − π)),   v the variance within
 
@@ -30,7 +30,8 @@ from ecbm.read.features import read_features
 from ecbm.read.splits import split_by_id
 
 __all__ = [
-    "Calibration", "LabelFree", "calibrate", "concept_names_in", "label_free", "label_free_and_tell", "similarities",
+    "Calibration", "LabelFree", "calibrate", "concept_names_in", "label_free", "label_free_and_tell",
+    "similarities",
 ]  # fmt: skip
 
 # Two normal distributions of one spread have two modes from here on, whatever their shares near one half.
@@ -42,10 +43,11 @@ _UNLABELLED = "unlabelled"
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """For each concept: slope and offset of the logistic, how far the two means are apart, and what a mixture gains.
+    """For each concept: slope and offset of the logistic, how far the two means are apart, and what a mixture
+    gains.
 
-    ``separation`` is in standard deviations; ``gain`` is the Bayesian information criterion of one normal distribution
-    less that of the mixture: positive where two are the better account.
+    ``separation`` is in standard deviations; ``gain`` is the Bayesian information criterion of one normal
+    distribution less that of the mixture: positive where two are the better account.
     """
 
     slope: NDArray[np.float64]
@@ -67,7 +69,8 @@ class Calibration:
 
 @dataclasses.dataclass(frozen=True)
 class LabelFree:
-    """The dataset, its calibration (of all concepts that were given), and those that were dropped, with the reason."""
+    """The dataset, its calibration (of all concepts that were given), and those that were dropped, with the
+    reason."""
 
     data: Dataset
     calibration: Calibration
@@ -76,7 +79,9 @@ class LabelFree:
     @property
     def remarks(self) -> tuple[str, ...]:
         kept = len(self.calibration.share) - len(self.dropped)
-        lines = [f"{kept} of {len(self.calibration.share)} concepts can be seen in the data; soft labels calibrated"]
+        lines = [
+            f"{kept} of {len(self.calibration.share)} concepts can be seen in the data; soft labels calibrated"
+        ]
         if self.dropped:
             listed = "; ".join(f"{name} ({why})" for name, why in self.dropped.items())
             lines.append(f"dropped, since nobody can see them in the data: {listed}")
@@ -204,8 +209,8 @@ def label_free_and_tell(
     names = concept_names_in(concepts)
     if images.shape[1] != texts.shape[1]:
         raise InputError(
-            f"image embeddings have {images.shape[1]} numbers each, concept embeddings {texts.shape[1]}; both must come "
-            "from one model"
+            f"image embeddings have {images.shape[1]} numbers each, concept embeddings {texts.shape[1]}; both "
+            "must come from one model"
         )
     if len(names) != len(texts):
         raise InputError(f"{len(names)} concept names for {len(texts)} concept embeddings; give one name a row")
@@ -213,9 +218,9 @@ def label_free_and_tell(
         raise InputError(f"concept {next(n for n in names if names.count(n) > 1)!r} is named twice; name each once")
     samples = [f"row-{number}" for number in range(1, len(images) + 1)] if ids is None else list(map(str, ids))
     classes = [_UNLABELLED] * len(images) if labels is None else [str(label) for label in labels]
-    for what, values in (("ids", samples), ("labels", classes)):
-        if len(values) != len(images):
-            raise InputError(f"{len(values)} {what} for {len(images)} image embeddings; give one a picture")
+    for what, given in (("ids", samples), ("labels", classes)):
+        if len(given) != len(images):
+            raise InputError(f"{len(given)} {what} for {len(images)} image embeddings; give one a picture")
     parts = list(splits) if splits is not None else split_by_id(samples)
     similarity = similarities(images, texts)
     training = np.array([part == "train" for part in parts])
@@ -232,8 +237,8 @@ def label_free_and_tell(
     }
     if not visible.any():
         raise InputError(
-            f"none of {len(names)} concepts can be seen in the data; are both embeddings from one model, and are rows "
-            "in the order of the names?"
+            f"none of {len(names)} concepts can be seen in the data; are both embeddings from one model, and "
+            "are rows in the order of the names?"
         )
     values = calibration.probabilities(similarity).astype(np.float32)
     _put_known(values, names, samples, known or {})
@@ -278,7 +283,9 @@ def _rows(given: Any, what: str) -> NDArray[np.float64]:
     if not np.isfinite(rows).all():
         raise InputError(f"{what}: row {int((~np.isfinite(rows)).any(1).argmax()) + 1} is not finite; repair it")
     if not np.linalg.norm(rows, axis=1).all():
-        raise InputError(f"{what}: row {int((np.linalg.norm(rows, axis=1) == 0).argmax()) + 1} is all zeros; repair it")
+        raise InputError(
+            f"{what}: row {int((np.linalg.norm(rows, axis=1) == 0).argmax()) + 1} is all zeros; repair it"
+        )
     return rows
 
 
@@ -290,7 +297,9 @@ def concept_names_in(concepts: str | Path | Sequence[str]) -> list[str]:
     try:
         lines = path.read_bytes().decode("utf-8-sig").splitlines()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give a text file with one name a line") from None
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); give a text file with one name a line"
+        ) from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text; save the names as UTF-8") from None
     return [line.strip() for line in lines if line.strip()]

@@ -1,8 +1,8 @@
 """Numbers as people write them: percentages, decimal commas, separated thousands; and what stands for no number.
 
 A comma in a number is read where only one reading is possible: ``1,5`` has a decimal comma, ``1,234,567`` and
-``1,234.5`` have separated thousands. ``1,234`` may be both; then the rest of the column decides, then the rest of the
-file, and where these say nothing it is asked for.
+``1,234.5`` have separated thousands. ``1,234`` may be both; then the rest of the column decides, then the rest of
+the file, and where these say nothing it is asked for.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ def has_decimal_comma(texts: Sequence[str]) -> bool:
 
 
 def numbers_in(
-    texts: Sequence[str], *, missing: Collection[str] = (), decimal: str | None = None, comma_elsewhere: bool = False
+    texts: Sequence[str],
+    *,
+    missing: Collection[str] = (),
+    decimal: str | None = None,
+    comma_elsewhere: bool = False,
 ) -> Numbers:
     """The numbers in the different texts of a column.
 

@@ -160,7 +160,9 @@ class _Reader:
             raise InputError(
                 f"{table.path}: no concept column; add one column a concept beside {', '.join(table.names)}"
             )
-        concepts = concept_columns(table, others, {key: one for key, one in said.items() if key not in (named or ())})
+        concepts = concept_columns(
+            table, others, {key: one for key, one in said.items() if key not in (named or ())}
+        )
         for one in concepts:
             self.told[one.column] = Column(one.column, "concept", one.kind, one.why, one.otherwise)
         if self.sidecar is None and self.like is None:
@@ -183,7 +185,8 @@ class _Reader:
         table, name = self.table, self.columns["id"]
         if name not in table.names and name == "id" and not _looks_like_id(table.names):
             self.remarks.append(
-                f"no column 'id': samples are called row-1 to row-{len(table)}; ids of your own: {option('id_column')}"
+                f"no column 'id': samples are called row-1 to row-{len(table)}; ids of your own: "
+                f"{option('id_column')}"
             )
             return [f"row-{number}" for number in range(1, len(table) + 1)]
         table.require(name, "id_column")
@@ -200,7 +203,9 @@ class _Reader:
         if name != "image" or not own_ids or not images.exists() or not pictures_in(images):
             table.require(name, "image_column")
         found = pictures_by_id(images, ids)
-        self.remarks.append(f"no column 'image': each picture is the one that is called like its sample's id in {images}")
+        self.remarks.append(
+            f"no column 'image': each picture is the one that is called like its sample's id in {images}"
+        )
         return found
 
     def _labels_and_splits(self, ids: Sequence[str], pictures: list[str] | None) -> tuple[list[str], list[str]]:
@@ -215,8 +220,8 @@ class _Reader:
         else:
             labels = folders[0]
             self.remarks.append(
-                f"no column 'label': the class is the folder a picture lies in ({len(set(labels))} classes); another: "
-                f"{option('label_column')}"
+                f"no column 'label': the class is the folder a picture lies in ({len(set(labels))} classes); "
+                f"another: {option('label_column')}"
             )
         if split in table.names:
             self._tell("split")
@@ -225,13 +230,15 @@ class _Reader:
             self.remarks.append("the split is the top folder a picture lies in")
             return labels, folders[1]
         shares = ", ".join(f"{name} {share:.0%}" for name, share in zip(SPLITS, self.asked.splits, strict=False))
-        self.remarks.append(f"no column {split!r}: splits by a hash of the id ({shares}); other shares: {option('splits')}")
+        self.remarks.append(
+            f"no column {split!r}: splits by a hash of the id ({shares}); other shares: {option('splits')}"
+        )
         return labels, split_by_id(ids, self.asked.splits)
 
     def _said(self) -> dict[str, Said]:
         said = said_types(self.asked.types)
         if self.sidecar is not None:
-            known = {name: "binary" for name in self.sidecar.concept_names}
+            known = dict.fromkeys(self.sidecar.concept_names, "binary")
             groups = {name: Said(kind) for name, kind in self.sidecar.concept_types.items()}
             return {name: Said(kind) for name, kind in known.items()} | groups | said
         if self.like is not None:

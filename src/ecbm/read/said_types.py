@@ -50,7 +50,9 @@ def _said(column: str, given: Any) -> Said:
     if len(set(values)) < len(values):
         raise InputError(f"{type_option(column, given)}: a value is named twice; name each once")
     if kind == "binary" and len(values) not in (0, 2):
-        raise InputError(f"{type_option(column, given)}: name the word for 0 and the word for 1, such as binary:no,yes")
+        raise InputError(
+            f"{type_option(column, given)}: name the word for 0 and the word for 1, such as binary:no,yes"
+        )
     if kind != "binary" and len(values) == 1:
         raise InputError(f"{type_option(column, given)}: one value only; name all of them, separated by commas")
     return Said(kind, values)
@@ -63,7 +65,8 @@ def types_from_flags(texts: Sequence[str]) -> dict[str, str]:
         column, _, kind = _divided(text)
         if not column or not kind:
             raise InputError(
-                f"{option('type', text)}: write COLUMN=TYPE, for example severity=ordinal; types are {', '.join(TYPES)}"
+                f"{option('type', text)}: write COLUMN=TYPE, for example severity=ordinal; types are "
+                f"{', '.join(TYPES)}"
             )
         if column in found:
             raise InputError(f"{option('type', text)}: the type of {column!r} is given twice")

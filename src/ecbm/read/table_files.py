@@ -35,7 +35,7 @@ class FileOptions:
     encoding: str | None = None
     delimiter: str | None = None
     sheet: str | None = None
-    habits: Habits = Habits()
+    habits: Habits = dataclasses.field(default_factory=Habits)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,16 +40,16 @@ def read_dataset(
     """Read a dataset from a table, with features among its columns or in an array, or with pictures.
 
     The table (a text file, Parquet, or an Excel sheet) has one row a sample: a class label, optionally a unique id,
-    a split (``train``, ``val``, ``test``), the picture's path if there are pictures; every other column is a concept
-    or a feature. A concept column's type follows from its cells where they leave no doubt; where they do, the error
-    says what to give as ``types``. Ids and labels are text, exactly as written.
+    a split (``train``, ``val``, ``test``), the picture's path if there are pictures; every other column is a
+    concept or a feature. A concept column's type follows from its cells where they leave no doubt; where they do,
+    the error says what to give as ``types``. Ids and labels are text, exactly as written.
 
     Parameters
     ----------
     path
         The table, or a folder with ``samples.csv`` or ``samples.parquet`` and its inputs (``features.npy``,
-        ``features.npz``, ``images.zip``, or pictures), such as :func:`ecbm.write_dataset` makes; or a pandas table, or
-        one of Hugging Face ``datasets`` (or several by split).
+        ``features.npz``, ``images.zip``, or pictures), such as :func:`ecbm.write_dataset` makes; or a pandas
+        table, or one of Hugging Face ``datasets`` (or several by split).
     features
         ``.npy`` or ``.npz``, or an array, where row i belongs to row i of the table; or names of columns of the
         table: numbers, or words, which become one feature a word. Missing cells are replaced by training means.

@@ -31,7 +31,8 @@ _ALIKE = 4
 FeaturesOption = Annotated[
     str | None,
     typer.Option(
-        help="Feature array (.npy, .npz), one row a sample; or columns of the table: age,bp.", metavar="FILE|COLUMNS"
+        help="Feature array (.npy, .npz), one row a sample; or columns of the table: age,bp.",
+        metavar="FILE|COLUMNS",
     ),
 ]
 ImagesOption = Annotated[Path | None, typer.Option(help="Folder or zip with the pictures.")]
@@ -41,8 +42,8 @@ TypeOption = Annotated[
     typer.Option(
         "--type",
         metavar="COLUMN=TYPE",
-        help="What a concept column is: binary, categorical, ordinal or continuous. May be repeated. Values in order: "
-        "pain=ordinal:none,mild,severe; a unit: size=continuous:mm.",
+        help="What a concept column is: binary, categorical, ordinal or continuous. May be repeated. Values in "
+        "order: pain=ordinal:none,mild,severe; a unit: size=continuous:mm.",
         rich_help_panel=_TABLE,
     ),
 ]
@@ -145,14 +146,22 @@ def show_reading(reading: Reading) -> None:
     rows: list[list[str]] = []
     run: list[Column] = []
     for column in (*reading.columns, None):
-        if run and (column is None or (column.role, column.kind, column.why) != (run[0].role, run[0].kind, run[0].why)):
+        if run and (
+            column is None or (column.role, column.kind, column.why) != (run[0].role, run[0].kind, run[0].why)
+        ):
             rows += _lines(run)
             run = []
         if column is not None:
             run.append(column)
     if rows:
         headers = ["column", "taken for", "because", "otherwise"]
-        print_table(headers, rows, title="Columns", drop=(), names={"column": 16, "taken for": 12, "because": 24, "otherwise": 24})
+        print_table(
+            headers,
+            rows,
+            title="Columns",
+            drop=(),
+            names={"column": 16, "taken for": 12, "because": 24, "otherwise": 24},
+        )
 
 
 def _lines(run: list[Column]) -> list[list[str]]:

@@ -68,7 +68,9 @@ ConceptEmbeddingsOption = Annotated[
 ]
 ConceptsOption = Annotated[
     Path | None,
-    typer.Option(help="Names of the concepts, one a line, in the order of their embeddings.", rich_help_panel=_FREE),
+    typer.Option(
+        help="Names of the concepts, one a line, in the order of their embeddings.", rich_help_panel=_FREE
+    ),
 ]
 
 
@@ -220,8 +222,8 @@ def _label_free(
         raise InputError("concepts without labels need --image-embeddings, --concept-embeddings and --concepts")
     if builtin is not None or table["features"] is not None or table["images"] is not None:
         raise InputError(
-            "--image-embeddings are the inputs; leave out --builtin, --features and --images, and give the classes by "
-            "--data TABLE"
+            "--image-embeddings are the inputs; leave out --builtin, --features and --images, and give the "
+            "classes by --data TABLE"
         )
     concepts = concept_names_in(names)
     paths = ", ".join(str(path.resolve()) for path in (*([data] if data is not None else []), *embeddings) if path)
