@@ -24,6 +24,7 @@ from ecbm.edit.warm import (
     solve_moved_concepts,
 )
 from ecbm.train.backbones import Standardise
+from ecbm.train.heads.activations import tie
 from ecbm.train.heads.objectives import concept_curvature, concept_losses, concept_residual
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.terms import ConceptTerms
@@ -74,8 +75,8 @@ class FrozenHeads:
     ) -> FrozenHeads:
         """Everything computed from the features."""
         logits = parameters @ design.T
-        sums = concept_residual(logits, terms.targets.T, terms.weights.T) @ design
-        curvature = concept_curvature(logits.T, terms.weights).div_(len(design)).float()
+        sums = _residual(logits, terms) @ design
+        curvature = concept_curvature(logits.T, terms.weights, terms.layout).div_(len(design)).float()
         diagonal = basis.diagonal(curvature, l2)
         inverses = basis.leading_inverses(curvature, l2)
         count = inverses.shape[1]
@@ -87,8 +88,7 @@ class FrozenHeads:
 
     def residuals(self, concepts: Tensor) -> Tensor:
         """(concepts, n) of some concepts."""
-        terms = _of(self.terms, concepts)
-        return concept_residual(self.logits[concepts], terms.targets.T, terms.weights.T)
+        return _residual(self.logits[concepts], _of(self.terms, concepts))
 
     def values_under(self, concepts: Matching, touched: Tensor, terms: ConceptTerms) -> Tensor:
         """J'_C of the concepts that are left, at these heads under new terms of the same samples."""
@@ -99,12 +99,13 @@ class FrozenHeads:
     @cached_property
     def curvature(self) -> Tensor:
         """(k, n) float32, divided by n."""
-        return concept_curvature(self.logits.float(), self.terms.weights.T).div_(len(self.design))
+        weights, layout = self.terms.weights.T, self.terms.layout
+        return concept_curvature(self.logits.float(), weights, layout, 0).div_(len(self.design))
 
     @property
     def gradient(self) -> Tensor:
         """∇J_C (k, d)."""
-        return self.sums / len(self.design) + self.l2 * self.parameters
+        return tie(self.sums / len(self.design) + self.l2 * self.parameters, self.terms.layout)
 
     @cached_property
     def unsolved(self) -> Tensor:
@@ -132,7 +133,7 @@ class FrozenHeads:
         diagonal[touched] = torch.nan
         logits[touched] = parameters[touched] @ self.design.T
         changed = _of(terms, touched)
-        sums[touched] = concept_residual(logits[touched], changed.targets.T, changed.weights.T) @ self.design
+        sums[touched] = _residual(logits[touched], changed) @ self.design
         values = self.values[origin]
         values[touched] = _values(logits[touched], changed, parameters[touched], self.l2)
         return dataclasses.replace(
@@ -148,11 +149,16 @@ class FrozenHeads:
 
 
 def _of(terms: ConceptTerms, concepts: Tensor) -> ConceptTerms:
-    return ConceptTerms(terms.targets[:, concepts], terms.weights[:, concepts])
+    return terms.part(slice(None), concepts)
+
+
+def _residual(logits: Tensor, terms: ConceptTerms) -> Tensor:
+    """(k, n) residuals of (k, n) logits."""
+    return concept_residual(logits, terms.targets.T, terms.weights.T, terms.layout, 0)
 
 
 def _values(logits: Tensor, terms: ConceptTerms, parameters: Tensor, l2: float) -> Tensor:
-    losses = concept_losses(logits, terms.targets.T, terms.weights.T).sum(1) / logits.shape[1]
+    losses = concept_losses(logits, terms.targets.T, terms.weights.T, terms.layout, 0).sum(1) / logits.shape[1]
     return losses + 0.5 * l2 * parameters.square().sum(1)
 
 

@@ -17,6 +17,7 @@ from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
+from ecbm.train.heads.activations import activate
 from ecbm.train.heads.objectives import (
     ConceptObjective,
     LabelObjective,
@@ -41,7 +42,7 @@ def json_ready(value: Any) -> Any:
 def concept_value(model: ConceptBottleneck, alignment: Alignment, logits: Tensor) -> float:
     """J'_C over the edited training samples, from their concept logits: the L2 counts every parameter of g."""
     terms = alignment.terms_after
-    data_term = float(concept_losses(logits, terms.targets, terms.weights).sum()) / len(logits)
+    data_term = float(concept_losses(logits, terms.targets, terms.weights, terms.layout).sum()) / len(logits)
     predictor = [*model.backbone.parameters(), *model.concept_head.parameters()]
     squares = sum(float(p.detach().double().square().sum()) for p in predictor)
     return data_term + 0.5 * model.recipe.concept_regularisation * squares
@@ -87,7 +88,7 @@ class Measured:
     def concept_gradient(self, design: Tensor) -> Tensor:
         """∇J'_C over the concept head (k', d)."""
         terms, l2 = self.alignment.terms_after, self.model.recipe.concept_regularisation
-        objective = ConceptObjective(design, terms.targets, terms.weights, l2)
+        objective = ConceptObjective(design, terms.targets, terms.weights, l2, terms.layout)
         return objective.gradient(self.logits, rows_of(self.model.concept_head))
 
 
@@ -231,10 +232,18 @@ def _drift(
 ) -> dict[str, Any]:
     """How far predictions moved on the same samples: concepts that both models have, and classes."""
     shared, old, new = _shared(before, after)
-    p, q = torch.sigmoid(logits_before[:, old]), torch.sigmoid(logits_after[:, new])
+    p, q = activate(logits_before, before.layout)[:, old], activate(logits_after, after.layout)[:, new]
     a, b = before.classify(logits_before), after.classify(logits_after)
+    measured = [place for place, column in enumerate(old) if column in before.layout.squared.tolist()]
+    # Values of continuous concepts in units of the scale they had: that may itself have moved.
+    for place in measured:
+        low, high = after.low[new[place]], after.high[new[place]]
+        value = (q[:, place] - low) / (high - low)
+        q[:, place] = before.low[old[place]] + (before.high[old[place]] - before.low[old[place]]) * value
     gap, class_gap = (p - q).abs(), (a - b).abs()
-    flipped = ((p >= 0.5) != (q >= 0.5)).sum(0)
+    present, now = p >= 0.5, q >= 0.5
+    present[:, measured], now[:, measured] = False, False
+    flipped = (present != now).sum(0)
     order = flipped.argsort(descending=True, stable=True)[:10].tolist()
     return {
         "split": where,

@@ -3,12 +3,12 @@
 | type | columns | values |
 |---|---|---|
 | binary | its own | 0..1 |
-| categorical | ``colour::red``, ``colour::blue``, …: one a value | a distribution: one-hot or soft, sums to 1 |
-| ordinal | ``severity::>=1``, …, ``severity::>=m``: one a threshold | cumulative: falls from one threshold to the next |
+| categorical | ``colour::red``, ``colour::blue``, …: one a value | a distribution: one-hot or soft |
+| ordinal | ``severity::>=1``, …, ``severity::>=m``: one a threshold | cumulative: none is above the one before |
 | continuous | its own | any finite number, in the concept's unit |
 
-Everything that works by column (weights of a head, removed and added columns, missing labels) works for all of them.
-A concept's labels are missing together.
+What works by column (weights of a head, removed and added columns, missing labels) works for all of them. A concept's
+labels are missing together.
 """
 
 from __future__ import annotations
@@ -322,15 +322,31 @@ def _grouped(name: str, kind: str, members: Sequence[str], place: Mapping[str, i
         if len(members) < 2:
             raise InputError(f"concept_types: categorical {name!r} has one value only; it needs two or more")
         return Concept(name, kind, columns, values)
-    grades = [_THRESHOLD.fullmatch(value) for value in values]
-    numbers = [int(found[1]) for found in grades if found is not None]
-    first = numbers[0] if numbers else 0
-    if len(numbers) < len(values) or numbers != list(range(first, first + len(values))):
+    grades = grades_of(values)
+    if grades is None:
         raise InputError(
             f"concept_types: ordinal {name!r} needs columns {_example(name, kind)}, … with one threshold after the "
             f"other, got {', '.join(map(repr, members))}"
         )
-    return Concept(name, kind, columns, tuple(str(grade) for grade in range(first - 1, first + len(values))))
+    return Concept(name, kind, columns, grades)
+
+
+def grades_of(values: Sequence[str]) -> tuple[str, ...] | None:
+    """The grades, lowest first, that thresholds ``>=1``, ``>=2``, … stand between; ``None`` if these are others.
+
+    Examples
+    --------
+    >>> grades_of([">=1", ">=2"])
+    ('0', '1', '2')
+    """
+    found = [_THRESHOLD.fullmatch(value) for value in values]
+    numbers = [int(match[1]) for match in found if match is not None]
+    if not numbers or len(numbers) < len(values):
+        return None
+    first, last = numbers[0], numbers[-1]
+    if numbers != list(range(first, last + 1)):
+        return None
+    return tuple(str(grade) for grade in range(first - 1, last + 1))
 
 
 def check_concept_values(layout: ConceptLayout, concepts: Tensor, names: Sequence[str], ids: Sequence[str]) -> None:
@@ -373,6 +389,6 @@ def check_concept_values(layout: ConceptLayout, concepts: Tensor, names: Sequenc
                 row, step = rises.nonzero()[0].tolist()
                 raise InputError(
                     f"row {row + 1} (id {ids[row]!r}): ordinal {concept.name!r} says "
-                    f"{names[concept.columns[step + 1]]!r} but not {names[concept.columns[step]]!r}; a grade reaches "
-                    "every threshold below it"
+                    f"{names[concept.columns[step + 1]]!r} but not {names[concept.columns[step]]!r}; a grade "
+                    "reaches every threshold below it"
                 )

@@ -49,8 +49,8 @@ class Dataset:
         The split of every sample (``"train"``, ``"val"``, ``"test"``); ``None`` puts all in ``"train"``.
     concept_types
         From concepts to ``"binary"``, ``"categorical"``, ``"ordinal"`` or ``"continuous"``; what is not named is
-        binary. Categorical ``colour`` owns the columns ``colour::red``, ``colour::blue``, …, and ordinal ``severity``
-        the cumulative columns ``severity::>=1``, ``severity::>=2``, …
+        binary. Categorical ``colour`` owns the columns ``colour::red``, ``colour::blue``, …, and ordinal
+        ``severity`` the cumulative columns ``severity::>=1``, ``severity::>=2``, …
     units
         From continuous concepts to their units, for display.
 

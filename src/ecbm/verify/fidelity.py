@@ -14,6 +14,7 @@ from ecbm.edit.methods.auto.cost import CostModel
 from ecbm.edit.methods.auto.refine import refine
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
+from ecbm.train.heads.activations import tie
 from ecbm.train.heads.objectives import rows_of
 from ecbm.train.model import ConceptBottleneck
 
@@ -68,7 +69,8 @@ def fine_tuned(
         solved = solve_concepts(model, alignment, design, features_moved=True, tolerance=tolerance)
         model, logits = solved.model, solved.logits
     else:
-        rows = rows_of(model.concept_head)
+        rows = tie(rows_of(model.concept_head), model.layout)
         logits = design @ rows.T
-        model = with_heads(model, rows, None, *stages.logit_range(logits, alignment.after.concepts))
+        found = stages.logit_range(logits, alignment.after.concepts, model.layout)
+        model = with_heads(model, rows, None, *found)
     return solve_label(model, alignment, logits, editor.state.label_inverses(alignment)).model

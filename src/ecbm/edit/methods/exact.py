@@ -18,7 +18,8 @@ __all__ = ["exact_edit"]
 def exact_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """Solve touched concepts and the label head to a gradient that a certificate can be given for."""
     recipe = state.model.recipe
-    if recipe.is_linear and recipe.regime != "joint" and not len(alignment.concepts.come):
+    plain = alignment.data.layout.plain and alignment.edited.layout.plain
+    if plain and recipe.is_linear and recipe.regime != "joint" and not len(alignment.concepts.come):
         outcome = _from_kept_heads(alignment, state)
         if outcome is not None:
             return outcome

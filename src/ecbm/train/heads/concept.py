@@ -14,11 +14,12 @@ import math
 import torch
 from torch import Tensor
 
+from ecbm.read.concept_types import ConceptLayout
 from ecbm.train.heads.newton import ConvexSolution, Product, minimise, solution_of
 from ecbm.train.heads.objectives import ConceptObjective, weighted_product
 from ecbm.train.heads.precondition import FeatureBasis
 
-__all__ = ["solve_concept_head"]
+__all__ = ["ConceptProblem", "solve_concept_head"]
 
 # Inverses within leading directions that are built on the way: what building costs, in Hessian products for each
 # column of the design, what a digit of the residual costs with them, and how many directions that feel the L2 to a
@@ -26,10 +27,10 @@ __all__ = ["solve_concept_head"]
 _LEADING_COST, _PRODUCTS_PER_DIGIT_WITH_LEADING, _MOST_BUILT, _BUILT_IF_FELT = 0.5, 3.0, 96, 0.3
 
 
-class _ConceptProblem(ConceptObjective):
+class ConceptProblem(ConceptObjective):
     """k independent problems for :func:`~ecbm.train.heads.newton.minimise`."""
 
-    together = False
+    together = alike = False
 
     def __init__(
         self,
@@ -39,8 +40,9 @@ class _ConceptProblem(ConceptObjective):
         l2: float,
         basis: FeatureBasis,
         leading: Tensor | None,
+        layout: ConceptLayout | None = None,
     ) -> None:
-        super().__init__(design, targets, weights, l2)
+        super().__init__(design, targets, weights, l2, layout)
         self.basis, self.leading = basis, leading
         self.rebuild = self.extra_work = 0
 
@@ -50,7 +52,11 @@ class _ConceptProblem(ConceptObjective):
         A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
         """
         logits = self.design @ start.T
-        better = self.values(start, logits) < math.log(2) * self.shares.sum(0)
+        if self.layout is None:
+            zero = math.log(2) * self.shares.sum(0)
+        else:
+            zero = self.values(torch.zeros_like(start), torch.zeros_like(logits))
+        better = self.values(start, logits) < zero
         return torch.where(better[:, None], start, 0.0), torch.where(better, logits, 0.0)
 
     def solved(self, products_per_digit: float, digits_left: float) -> None:
@@ -126,7 +132,7 @@ def solve_concept_head(
     leading
         Kept :meth:`FeatureBasis.leading_inverses`, one a concept, for a start that is close.
     """
-    problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading)
+    problem = ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading)
     problem.extra_work = problem.basis.work if basis is None else 0
     first, logits = design.new_zeros(targets.shape[1], design.shape[1]), None
     if start is not None:

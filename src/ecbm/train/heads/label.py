@@ -37,15 +37,23 @@ class _LabelProblem(LabelObjective):
     them, the exact diagonal block of every class is built at the present point and used from then on.
     """
 
-    together = True
+    together = alike = True
 
-    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, classes: int, l2: float) -> None:
+    def __init__(
+        self,
+        design: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        classes: int,
+        l2: float,
+        basis: FeatureBasis | None = None,
+    ) -> None:
         super().__init__(design, labels, weights, l2)
-        self.single = design.float()
+        self.single = design.float() if basis is None else basis.design
         self.small = fits_class_blocks(classes, design.shape[1])
         self.inverses: Tensor | None = None
         self.rebuild, self.extra_work = False, 0
-        self._basis: FeatureBasis | None = None
+        self._basis = basis
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor | None = None) -> Tensor:
         return super().gradient(logits, parameters)
@@ -121,14 +129,17 @@ def solve_label_head(
     accept: float | None = None,
     start: Tensor | None = None,
     inverses: Tensor | None = None,
+    basis: FeatureBasis | None = None,
+    what: str = "label head",
 ) -> ConvexSolution:
     """Minimise J_Y over the label head: one multinomial logistic regression.
 
-    Parameters are as in :func:`~ecbm.train.heads.concept.solve_concept_head`; ``weights`` is (n,) or ``None`` for
-    ones, ``classes`` the number of classes, and ``inverses`` kept inverses of
-    :func:`~ecbm.train.heads.precondition.class_blocks`, which precondition from the first step.
+    Parameters are as in :func:`~ecbm.train.heads.concept.solve_concept_head`; ``labels`` are classes (n,) or
+    distributions (n, classes), ``weights`` is (n,) or ``None`` for ones, ``classes`` the number of classes, and
+    ``inverses`` kept inverses of :func:`~ecbm.train.heads.precondition.class_blocks`, which precondition from the
+    first step. ``what`` names the head in messages.
     """
-    problem = _LabelProblem(design, labels, weights, classes, l2)
+    problem = _LabelProblem(design, labels, weights, classes, l2, basis)
     problem.inverses = inverses
     first = design.new_zeros(classes, design.shape[1])
     logits = None
@@ -140,4 +151,4 @@ def solve_label_head(
         first, logits = (centred, logits) if better else (first, None)
     result = minimise(problem, design, first, tolerance, logits)
     objective = float(problem.value(result.parameters, result.logits))
-    return solution_of("label head", result, objective, accept or tolerance)
+    return solution_of(what, result, objective, accept or tolerance)

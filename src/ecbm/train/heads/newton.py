@@ -41,10 +41,12 @@ Product = Callable[[Tensor, Tensor], Tensor]
 class Problem(Protocol):
     """A convex objective (1/n) Σ_i loss(X Wᵀ) + (l2/2)|W|² over the rows of W.
 
-    Rows that belong ``together`` are those of a softmax: moving all of them alike changes no loss.
+    Rows that belong ``together`` are one problem. Those of a softmax are also ``alike``: moving all of them by the
+    same changes no loss.
     """
 
     together: bool
+    alike: bool
     l2: float
     extra_work: int
     """What was built on the way to precondition, in the same unit as :attr:`NewtonResult.work`."""
@@ -254,7 +256,7 @@ def minimise(
             dtype = torch.float64
             continue
         move = -found.solution.double() * norms[:, None]
-        if problem.together:
+        if problem.alike:
             # What the rows share is felt by the L2 alone, so its step is known exactly.
             shared = gradient.mean(0).div_(problem.l2)
             move -= move.mean(0).add_(shared)

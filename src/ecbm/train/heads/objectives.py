@@ -3,7 +3,8 @@
     J_C(W) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|W|²        z = X Wᵀ, X with a column of ones
     J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²
 
-(docs/method.md, "The objectives"). Given the features X and the bottleneck values b both are strictly convex.
+(docs/method.md, "The objectives"). Where concepts are not all binary, their types decide what stands in place of the
+sigmoid and of BCE (:mod:`ecbm.train.heads.activations`). Given the features X and the bottleneck values b both are strictly convex.
 Solvers, influence steps, bounds and the certificate take their pieces from this file.
 """
 
@@ -14,6 +15,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from ecbm.read.concept_types import ConceptLayout
+from ecbm.train.heads.activations import activate, activation_curvature, tie
 
 __all__ = [
     "ConceptObjective",
@@ -50,21 +54,40 @@ def rows_of(layer: nn.Linear) -> Tensor:
 # -- terms of J_C, one by one: samples and concepts may lie along either axis --------------------------------
 
 
-def concept_losses(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """w BCE(z, t) of every term."""
-    return weights * (functional.softplus(logits) - targets * logits)
+def concept_losses(
+    logits: Tensor, targets: Tensor, weights: Tensor, layout: ConceptLayout | None = None, dim: int = 1
+) -> Tensor:
+    """w BCE(z, t) of every term; a categorical concept's cross-entropy lies on the columns that its targets name."""
+    losses = functional.softplus(logits) - targets * logits
+    if layout is None or layout.plain:
+        return weights * losses
+    for columns in layout.softmax:
+        part = logits.index_select(dim, columns)
+        own = targets.index_select(dim, columns) * (part.logsumexp(dim, keepdim=True) - part)
+        losses.index_copy_(dim, columns, own)
+    if len(layout.squared):
+        gap = logits.index_select(dim, layout.squared) - targets.index_select(dim, layout.squared)
+        losses.index_copy_(dim, layout.squared, 0.5 * gap.square())
+    return weights * losses
 
 
-def concept_residual(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """w (σ(z) − t): the derivative of every term by its logit."""
-    residual = torch.sigmoid(logits).sub_(targets)
+def concept_residual(
+    logits: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    layout: ConceptLayout | None = None,
+    dim: int = 1,
+) -> Tensor:
+    """w (a(z) − t): the derivative of every term by its logit; a is the sigmoid of a binary concept."""
+    residual = activate(logits, layout, dim).sub_(targets)
     return residual if weights is None else residual.mul_(weights)
 
 
-def concept_curvature(logits: Tensor, weights: Tensor | None = None) -> Tensor:
-    """w σ(z)(1 − σ(z)): the second derivative of every term by its logit."""
-    p = torch.sigmoid(logits)
-    curvature = p * (1 - p)
+def concept_curvature(
+    logits: Tensor, weights: Tensor | None = None, layout: ConceptLayout | None = None, dim: int = 1
+) -> Tensor:
+    """w a(1 − a): the second derivative of every term by its own logit."""
+    curvature = activation_curvature(activate(logits, layout, dim), layout, dim)
     return curvature if weights is None else curvature.mul_(weights)
 
 
@@ -77,7 +100,7 @@ def weighted_product(design: Tensor, weights: Tensor, vectors: Tensor) -> Tensor
 
 
 class ConceptObjective:
-    """J_C of k independent heads over one design; logits are (n, k).
+    """J_C of k heads over one design; logits are (n, k). Heads of binary and continuous concepts are independent.
 
     Parameters
     ----------
@@ -87,10 +110,19 @@ class ConceptObjective:
         (n, k); a weight of 0 drops the term, whatever the target holds.
     l2
         α, on weights and bias alike.
+    layout
+        Types of the concepts; ``None``: all binary.
     """
 
-    def __init__(self, design: Tensor, targets: Tensor, weights: Tensor, l2: float) -> None:
-        self.design, self.l2 = design, l2
+    def __init__(
+        self,
+        design: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        l2: float,
+        layout: ConceptLayout | None = None,
+    ) -> None:
+        self.design, self.l2, self.layout = design, l2, layout
         self.shares = weights.double() / len(design)
         self.targets = torch.where(weights == 0, 0.0, targets.double())
 
@@ -99,23 +131,29 @@ class ConceptObjective:
             return self.targets, self.shares
         return self.targets[:, rows], self.shares[:, rows]
 
+    def _layout(self, rows: Tensor | None) -> ConceptLayout | None:
+        if self.layout is None or rows is None or len(rows) == self.shares.shape[1]:
+            return self.layout
+        return self.layout.select(rows)
+
     def values(self, parameters: Tensor, logits: Tensor) -> Tensor:
         """J_C of every concept (k,)."""
-        losses = concept_losses(logits, self.targets, self.shares)
+        losses = concept_losses(logits, self.targets, self.shares, self.layout)
         return losses.sum(0) + 0.5 * self.l2 * parameters.square().sum(1)
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor | None = None) -> Tensor:
         """∇J_C (k, d), of the concepts ``rows`` that logits and parameters are those of."""
-        residual = concept_residual(logits, *self._of(rows))
-        return (residual.T @ self.design).add_(parameters, alpha=self.l2)
+        residual = concept_residual(logits, *self._of(rows), self._layout(rows))
+        gradient = (residual.T @ self.design).add_(parameters, alpha=self.l2)
+        return tie(gradient, self._layout(rows))
 
     def curvature(self, logits: Tensor, rows: Tensor | None = None) -> Tensor:
         """(n, k): the Hessian of concept j is Xᵀ diag(c_j) X + α."""
-        return concept_curvature(logits, self._of(rows)[1])
+        return concept_curvature(logits, self._of(rows)[1], self._layout(rows))
 
     def slopes(self, logits: Tensor, change: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """First and second derivative of every concept's loss along a change of its logits."""
-        first = (change * concept_residual(logits, *self._of(rows))).sum(0)
+        first = (change * concept_residual(logits, *self._of(rows), self._layout(rows))).sum(0)
         return first, (change.square() * self.curvature(logits, rows)).sum(0)
 
 
@@ -123,8 +161,13 @@ class ConceptObjective:
 
 
 def label_residual(logits: Tensor, labels: Tensor) -> Tensor:
-    """softmax(l) − e_y: the derivative of every sample's cross-entropy by its class logits."""
+    """softmax(l) − e_y: the derivative of every sample's cross-entropy by its class logits.
+
+    Labels are classes (n,), or distributions over them (n, classes).
+    """
     residual = torch.softmax(logits, 1)
+    if labels.ndim == 2:
+        return residual.sub_(labels)
     residual[torch.arange(len(labels)), labels] -= 1
     return residual
 
@@ -137,7 +180,7 @@ class LabelObjective:
     design
         (n, d) float64 bottleneck values with a column of ones.
     labels, weights
-        (n,) classes, and weights (``None``: ones).
+        (n,) classes or (n, classes) distributions over them, and weights (n,) (``None``: ones).
     l2
         β.
     """
@@ -192,10 +235,15 @@ class LabelObjective:
 
 
 def concept_objective(
-    design: Tensor, targets: Tensor, weights: Tensor, parameters: Tensor, l2: float
+    design: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    parameters: Tensor,
+    l2: float,
+    layout: ConceptLayout | None = None,
 ) -> tuple[Tensor, Tensor]:
     """J_C of every concept (k,) and its gradient (k, d)."""
-    objective, logits = ConceptObjective(design, targets, weights, l2), design @ parameters.T
+    objective, logits = ConceptObjective(design, targets, weights, l2, layout), design @ parameters.T
     return objective.values(parameters, logits), objective.gradient(logits, parameters)
 
 
