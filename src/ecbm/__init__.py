@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ecbm.keep.saving import load, save
     from ecbm.keep.workspace import Workspace
     from ecbm.read.dataset import Dataset
+    from ecbm.read.new_rows import read_inputs
     from ecbm.read.tables import read_dataset
     from ecbm.read.write import write_dataset
     from ecbm.train.model import ConceptBottleneck
@@ -48,6 +49,7 @@ __all__ = [
     "intervention_curve",
     "load",
     "read_dataset",
+    "read_inputs",
     "save",
     "train",
     "write_dataset",
@@ -66,6 +68,7 @@ _HOMES = {
     "Workspace": "ecbm.keep.workspace",
     "Dataset": "ecbm.read.dataset",
     "read_dataset": "ecbm.read.tables",
+    "read_inputs": "ecbm.read.new_rows",
     "write_dataset": "ecbm.read.write",
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",

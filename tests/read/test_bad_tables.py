@@ -36,7 +36,7 @@ def refusal(*arguments, **options) -> str:
         ("id,labels,c\na,x,1\nb,y,0\n", ["no column 'label'", "did you mean 'labels'", "label_column="]),
         ("ID,label,c\na,x,1\nb,y,0\n", ["no column 'id'", "did you mean 'ID'", "id_column="]),
         ("id,label,c,c\na,x,1,1\nb,y,0,0\n", ["two columns are called 'c'"]),
-        (",id,label,c\n0,a,x,1\n1,b,y,0\n", ["column 1 has no name", "index=False"]),
+        (",id,label,c\nq,a,x,1\nr,b,y,0\n", ["column 1 has no name", "index=False"]),
         ("id,label,c\na,x,1\nb,y,0,1\n", ["line 3", "4 cells but the header has 3 columns"]),
         ("id,label,c\na,x\nb,y,0\n", ["line 2", "2 cells but the header has 3 columns"]),
         ('id,label,c\na,x,1\nb,"y,0\n', ["line 3"]),

@@ -28,6 +28,15 @@ def test_separators_byte_order_marks_and_encodings_change_nothing(table):
     assert ecbm.read_dataset(path, features=features, types=SIZE) == expected
 
 
+def test_the_index_that_pandas_writes_is_no_column(table):
+    path, features = table(PLAIN)
+    expected = ecbm.read_dataset(path, features=features, types=SIZE)
+    path, features = table(",id,label,crest,size\n0,a,wren,1,1.5\n1,b,finch,0,12.25\n")
+    reading = read_and_tell(path, Asked(features=features, types=SIZE))
+    assert reading.data == expected
+    assert any("index of pandas" in remark for remark in reading.remarks)
+
+
 def test_windows_text_is_read_and_said(table):
     path, features = table("id,label,crest\na,Bläßhuhn,1\nb,Star,0\n", encoding="windows-1252")
     reading = read_and_tell(path, Asked(features=features))
@@ -89,7 +98,7 @@ def test_a_number_that_could_be_two_is_asked_for(table):
     data = ecbm.read_dataset(path, features=features, types={"dose": "continuous", "size": "continuous"})
     assert data.concepts.tolist() == pytest.approx(np.array([[1.234, 1.5], [0, 2.25]]))
     path, features = table("id;label;dose;size\na;x;1.234;1,5\nb;y;0;2,25\n")
-    with pytest.raises(InputError, match="'1.234' may have"):
+    with pytest.raises(InputError, match=r"'1\.234' may have"):
         ecbm.read_dataset(path, features=features, types={"dose": "continuous", "size": "continuous"})
 
 

@@ -9,6 +9,7 @@ those of its training samples, and follow them when samples are removed or erase
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from ecbm.read.columns import Table
 from ecbm.read.kinds import Doubt, truth_words, words_in
 from ecbm.read.said_types import Said
 
-__all__ = ["FeatureColumn", "FeatureColumns", "feature_columns_of"]
+__all__ = ["FeatureColumn", "FeatureColumns", "expanded", "feature_columns_of"]
 
 _MOST_WORDS = 50
 
@@ -109,6 +110,15 @@ def feature_columns_of(
     if doubts:
         raise doubts[0].error(table, doubts[1:])
     return FeatureColumns(tuple(found)), why
+
+
+def expanded(table: Table, names: Sequence[str]) -> list[str]:
+    """Names, with patterns such as ``lab_*`` replaced by the columns that fit."""
+    found: list[str] = []
+    for name in names:
+        fitting = [column for column in table.names if fnmatch.fnmatchcase(column, name)]
+        found += fitting if name not in table.names and "*" in name and fitting else [name]
+    return found
 
 
 def _column(table: Table, name: str, said: Said | None) -> FeatureColumn | Doubt:

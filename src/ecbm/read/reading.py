@@ -19,7 +19,7 @@ from ecbm.read.columns import Habits, Table
 from ecbm.read.concept_columns import concept_columns, group_remarks
 from ecbm.read.data_frames import NAME, frame_in, table_of_frame
 from ecbm.read.dataset import Dataset
-from ecbm.read.feature_columns import FeatureColumns, feature_columns_of
+from ecbm.read.feature_columns import FeatureColumns, expanded, feature_columns_of
 from ecbm.read.features import given_features
 from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
 from ecbm.read.kinds import Found
@@ -106,6 +106,7 @@ def read_and_tell(path: Any, asked: Asked, like: Dataset | None = None) -> Readi
     else:
         options = FileOptions(asked.encoding, asked.delimiter, asked.sheet, habits)
         table = read_table(path, text=columns.values(), ignore=asked.ignore, options=options)
+    named = None if named is None else expanded(table, named)
     return _Reader(table, asked, columns, sidecar, like).read(features, images, named)
 
 

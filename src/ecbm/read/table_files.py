@@ -138,8 +138,11 @@ def _read_text(path: Path, text: set[str], choice: Choice, said: FileOptions) ->
         names = _header(dialect)
     except csv.Error as error:
         raise InputError(f"{path}, line 1: not a readable header ({_one_line(error)})") from None
-    dropped = _trailing(dialect, names)
-    if dropped:
+    remarks = list(dialect.remarks)
+    if _is_pandas_index(dialect, names):
+        remarks.append("the first column has no name and counts rows from 0: the index of pandas, left out")
+        choice = dataclasses.replace(choice, ignore=choice.ignore | {""})
+    elif _trailing(dialect, names):
         choice = dataclasses.replace(choice, ignore=choice.ignore | {""})
     keep = choice.of(path, names)
     try:
@@ -157,8 +160,19 @@ def _read_text(path: Path, text: set[str], choice: Choice, said: FileOptions) ->
         unit="line",
         places=lambda: record_lines(dialect.raw, dialect.delimiter)[1 : rows + 1],
         habits=said.habits,
-        remarks=dialect.remarks,
+        remarks=remarks,
     )
+
+
+def _is_pandas_index(dialect: Dialect, names: Sequence[str]) -> bool:
+    """Whether the first column has no name and holds 0, 1, 2, …: what pandas writes unless told otherwise."""
+    if not names or names[0] != "" or "" in names[1:]:
+        return False
+    try:
+        cells = [record[0] for record in _records(dialect) if record][1:]
+    except csv.Error:
+        return False
+    return bool(cells) and all(cell == str(number) for number, cell in enumerate(cells))
 
 
 def _trailing(dialect: Dialect, names: Sequence[str]) -> bool:
