@@ -17,7 +17,9 @@ def lab(n: int = 160, seed: int = 0) -> pd.DataFrame:
     ward = np.array(["north", "south", "west"])[generator.integers(0, 3, n)]
     fever = (x[:, 0] + 0.3 * generator.normal(size=n) > 0).astype(int)
     large = (x[:, 1] + 3 * generator.normal(size=n) > 50).astype(int)
-    frame = pd.DataFrame({"id": [f"p{k}" for k in range(n)], "a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "ward": ward})
+    frame = pd.DataFrame(
+        {"id": [f"p{k}" for k in range(n)], "a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "ward": ward}
+    )
     for name in ("a", "b", "ward"):
         frame.loc[generator.random(n) < 0.15, name] = None
     return frame.assign(fever=fever, large=large, label=np.where(fever + large > 1, "ill", "well"))
@@ -34,7 +36,7 @@ def data():
 def test_words_are_one_hot_and_what_is_missing_is_missing(data):
     assert data.inputs.columns.names == ("a", "b", "c", "ward::north", "ward::south", "ward::west")
     x, frame = data.x, lab()
-    assert torch.equal(x[:, 0].isnan(), torch.from_numpy(frame["a"].isna().to_numpy()))
+    assert torch.equal(x[:, 0].isnan(), torch.tensor(frame["a"].isna().tolist()))
     known = ~frame["ward"].isna().to_numpy()
     assert x[known, 3:].sum(1).eq(1).all()
     assert x[~known, 3:].isnan().all()

@@ -31,7 +31,7 @@ def test_the_index_is_left_out_and_columns_can_be_ignored():
 @pytest.mark.parametrize(
     ("frame", "words"),
     [
-        (FRAME.rename(columns={"id": "bird_id"}), "DataFrame: no column 'id'; known: 'bird_id', 'label', 'crest'"),
+        (FRAME.rename(columns={"id": "bird_id"}), "DataFrame: no column 'id'; did you mean 'bird_id'? Rename the"),
         (FRAME.drop(columns="label"), "DataFrame: no column 'label'; known: 'id', 'crest', 'wing=red'."),
         (FRAME.assign(picture=[b"1", b"2", b"3"]), "column 'picture': holds pictures or other objects"),
         (FRAME.assign(id="a"), "DataFrame, row 2, column 'id': duplicate id 'a'"),

@@ -212,7 +212,9 @@ class Table:
     def not_a_number(self, row: int, name: str, text: str, what: str = "") -> InputError:
         """The error for a cell that is none."""
         what = what or "concepts are 0, 1, between, or empty for missing"
-        remedy = f"pass {option('ignore', [name])} if it is no concept"
+        remedy = (
+            f"pass {option('ignore', [name])} if it is no concept, {option('missing', [text])} if it means missing"
+        )
         if text.strip()[:1] in ("<", ">") and any(sign.isdigit() for sign in text):
             remedy = "write the limit itself, or leave the cell empty"
         return self.error(row, name, f"{text!r} is not a number; {what}; {remedy}")

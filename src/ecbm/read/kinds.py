@@ -15,6 +15,7 @@ repeat may be ids or remarks. These are doubts: all of them are collected and pu
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,6 +46,9 @@ _SCALES = (
     ("very poor", "poor", "fair", "good", "very good", "excellent"),
     ("i", "ii", "iii", "iv", "v"),
 )
+# A column of remarks is empty in most rows, or its texts are sentences.
+_WORDS_OF_A_REMARK = 4
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?!\d)")
 _MOST_WORDS = 30
 _IN_FULL = 3
 _MANY_NUMBERS = 10
@@ -307,14 +311,16 @@ def _guess_words(table: Table, name: str, words: Words) -> Found | Doubt:
             f"{type_option(name, 'categorical')}"
         )
         return Doubt(name, 0, f"words that may be graded ({' < '.join(used)})", remedy)
-    if len(known) > _MOST_WORDS or filled < 2 * len(known):
-        remedy = (
-            f"ids: {option('id_column', name)}, remarks: {option('ignore', [name])}, values of a concept: "
-            f"{type_option(name, 'categorical')}"
-        )
-        return Doubt(
-            name, 0, f"{len(known)} different texts in {filled} rows ({listed})", f"say what they are ({remedy})"
-        )
+    if all(_DATE.match(word) for word in known):
+        remedy = f"no concept: {option('ignore', [name])}, unless you say {type_option(name, 'categorical')}"
+        return Doubt(name, 0, f"dates ({listed})", remedy)
+    remarks = filled < len(words.codes) / 2 or max(len(word.split()) for word in known) >= _WORDS_OF_A_REMARK
+    if len(known) > _MOST_WORDS or filled < 2 * len(known) or remarks:
+        answers = [f"ids: {option('id_column', name)}"] if len(known) == len(words.codes) else []
+        answers += [f"remarks: {option('ignore', [name])}"]
+        answers += [f"values of a concept: {type_option(name, 'categorical')}"]
+        seen = f"{len(known)} different texts in {filled} rows ({listed})"
+        return Doubt(name, 0, seen, f"say what they are ({', '.join(answers)})")
     example = ",".join(known[:3]) + (",…" if len(known) > 3 else "")
     found = _named(table, name, words, f"{len(known)} words: {listed}")
     return dataclasses.replace(found, otherwise=f"graded: {type_option(name, f'ordinal:{example}')}, lowest first")

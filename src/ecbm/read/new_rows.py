@@ -48,8 +48,8 @@ def new_rows(source: str | Path | Any, data: Dataset) -> tuple[list[str], Tensor
     path = NAME if frame is not None else Path(source)
     if columns is None:
         raise InputError(
-            f"{path}: the model's inputs are no columns of a table; give an array with one row an input, or read the "
-            f"data with {option('features')} columns"
+            f"{path}: the model's inputs are no columns of a table; give an array with one row an input, or read "
+            f"the data with {option('features')} columns"
         )
     names = [column.name for column in columns.columns]
     if frame is not None:

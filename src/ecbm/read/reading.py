@@ -179,12 +179,19 @@ class _Reader:
 
     def _tell(self, role: str, kind: str = "text") -> None:
         name = self.columns[role]
-        how = option(f"{role}_column", "another")
-        self.told[name] = Column(name, role, kind, f"called {name!r}", f"another column: {how}")
+        otherwise = f"another column: {option(f'{role}_column', 'NAME')}" if name == role else ""
+        why = f"called {name!r}" if name == role else "you said so"
+        self.told[name] = Column(name, role, kind, why, otherwise)
 
     def _ids(self) -> list[str]:
         table, name = self.table, self.columns["id"]
-        if name not in table.names and name == "id" and not _looks_like_id(table.names):
+        alike = _like_id(table.names)
+        if name not in table.names and name == "id" and alike is not None:
+            raise InputError(
+                f"{table.path}: no column 'id'; did you mean {alike!r}? Rename the column or pass "
+                f"{option('id_column', alike)}"
+            )
+        if name not in table.names and name == "id":
             self.remarks.append(
                 f"no column 'id': samples are called row-1 to row-{len(table)}; ids of your own: "
                 f"{option('id_column')}"
@@ -371,9 +378,10 @@ def _feature_names(features: Any) -> list[str] | None:
     return None
 
 
-def _looks_like_id(names: Sequence[str]) -> bool:
-    """Whether a column is called nearly ``id``: then it is asked for."""
-    return any(re.fullmatch(r"(?i)ids?|.*[_ .-]ids?|index|identifier|.*[a-z]ID", name.strip()) for name in names)
+def _like_id(names: Sequence[str]) -> str | None:
+    """A column that is called nearly ``id``: whether it is meant is asked for."""
+    pattern = re.compile(r"(?i:ids?|.*[_ .-]ids?|identifier)|.*[a-z]ID")
+    return next((name for name in names if pattern.fullmatch(name.strip())), None)
 
 
 def _check_unique(table: Table, column: str, ids: Sequence[str]) -> None:

@@ -271,11 +271,12 @@ def _inputs(
 
         return new_rows(path, opened.data(version))
     if size is None:
-        raise InputError(f"{given}: this model reads feature rows; give an array (.npy, .npz), a table or a sample's id")
+        raise InputError(
+            f"{given}: this model reads feature rows; give an array (.npy, .npz), a table or a sample's id"
+        )
     if path.is_file() and path.suffix.lower() != ".zip":
         return [path.name], ImageInputs(path.parent, [path.name], size)
     names = pictures_in(path)
     if not names:
         raise InputError(f"{given}: no pictures in it ({', '.join(PICTURES)})")
     return names, ImageInputs(path, names, size)
-

@@ -146,9 +146,7 @@ def show_reading(reading: Reading) -> None:
     rows: list[list[str]] = []
     run: list[Column] = []
     for column in (*reading.columns, None):
-        if run and (
-            column is None or (column.role, column.kind, column.why) != (run[0].role, run[0].kind, run[0].why)
-        ):
+        if run and (column is None or _sort(column) != _sort(run[0])):
             rows += _lines(run)
             run = []
         if column is not None:
@@ -168,8 +166,16 @@ def _lines(run: list[Column]) -> list[list[str]]:
     if len(run) >= _ALIKE:
         first, last = run[0], run[-1]
         shown = f"{first.name} … {last.name} ({len(run)} columns)"
-        return [[shown, _taken(first), first.why, first.otherwise]]
+        same = all(column.why == first.why for column in run)
+        why = first.why if same else f"{_sort(first)[2]}; some missing, replaced by the training mean"
+        return [[shown, _taken(first), why, first.otherwise]]
     return [[column.name, _taken(column), column.why, column.otherwise] for column in run]
+
+
+def _sort(column: Column) -> tuple[str, str, str]:
+    """Columns of one sort are shown together; for a feature it makes no difference how many cells are missing."""
+    why = column.why.partition(";")[0] if column.role == "feature" else column.why
+    return column.role, column.kind, why
 
 
 def _taken(column: Column) -> str:
