@@ -39,7 +39,8 @@ def test_classes_and_true_labels_come_from_a_table(embeddings, tmp_path, machine
     assert (made["classes"], made["concepts"]) == (2, 3)
     data = Workspace(tmp_path / "ward").data()
     assert data.concepts[:5, 1].tolist() == truth[:5, 1].astype(float).tolist()
-    assert 0 < float(data.concepts[5:, 1].min()) < float(data.concepts[5:, 1].max()) < 1
+    soft = data.concepts[5:, 1]
+    assert bool(((soft > 0) & (soft < 1)).float().mean() > 0.9)
     assert data.ids[0] == "b0"
 
 
