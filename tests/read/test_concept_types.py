@@ -34,7 +34,8 @@ def mixed(**changes: object) -> Dataset:
 
 def test_concepts_are_binary_unless_said_otherwise() -> None:
     plain = mixed(concepts=torch.zeros(3, 6), concept_types=None, units=None)
-    assert set(plain.concept_types.values()) == {"binary"} and plain.layout.plain
+    assert set(plain.concept_types.values()) == {"binary"}
+    assert plain.layout.plain
     assert mixed().concept_types == {"striped": "binary", **TYPES}
 
 
@@ -51,7 +52,8 @@ def test_a_written_dataset_of_mixed_types_reads_back_equal(tmp_path, table) -> N
     data = mixed()
     again = read_dataset(write_dataset(data, tmp_path / "copy", table=table))
     assert again == data
-    assert again.concept_types == data.concept_types and again.units == {"size": "mm"}
+    assert again.concept_types == data.concept_types
+    assert again.units == {"size": "mm"}
 
 
 def test_parts_and_replaced_labels_keep_their_types() -> None:

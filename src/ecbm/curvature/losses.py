@@ -101,9 +101,10 @@ class ConceptLoss:
     weights
         n × k numbers ≥ 0; a missing label has weight 0. ``None``: 1 where the target is known.
     layout
-        Types of the concepts (docs/method.md, "Concepts of other types"); ``None``: all binary. Thresholds of an
-        ordinal concept are binary terms here; a categorical concept's columns are one softmax, whose targets are drawn
-        together; a continuous one has ½(z − t)², whose targets are drawn from a normal distribution of variance 1.
+        Types of the concepts (docs/method.md, "Concepts of other types"); ``None``: all binary. Thresholds of
+        an ordinal concept are binary terms here; a categorical concept's columns are one softmax, whose targets
+        are drawn together; a continuous one has ½(z − t)², whose targets are drawn from a normal distribution
+        of variance 1.
 
     Examples
     --------
@@ -118,9 +119,7 @@ class ConceptLoss:
     layout: ConceptLayout | None
     _plain: bool
 
-    def __init__(
-        self, targets: Tensor, weights: Tensor | None = None, layout: ConceptLayout | None = None
-    ) -> None:
+    def __init__(self, targets: Tensor, weights: Tensor | None = None, layout: ConceptLayout | None = None) -> None:
         targets = torch.as_tensor(targets)
         if targets.is_complex():
             raise InputError("concept targets are complex; give values in [0, 1]")

@@ -3,8 +3,8 @@ certificate").
 
 J' is μ-strongly convex in a head's parameters with μ ≥ its L2, so |θ' − θ*| ≤ |∇J'(θ')| / μ, however θ' was found.
 
-Concept head, concept j:   ε_j = |∇_j| / α,  so |Δz_j(x)| ≤ ε_j |x̃|   (x̃: features with a one). A concept with several
-columns is one problem with one ε_j for all of them.
+Concept head, concept j:   ε_j = |∇_j| / α,  so |Δz_j(x)| ≤ ε_j |x̃|   (x̃: features with a one). A concept with
+several columns is one problem with one ε_j for all of them.
 
 Label head. What retraining would fit it on is b*, not b; with |b*_i − b_i| ≤ δ_i its gradient at our φ is at most
 
@@ -171,8 +171,9 @@ def certify(
 
 
 def _could_differ(layout: ConceptLayout, logits: Tensor, change: Tensor) -> int:
-    """How many predictions of concepts could differ if no logit moves by more than ``change`` of its concept: signs,
-    most likely values (two logits of a concept move apart by at most √2 of it), grades. A continuous value has none.
+    """How many predictions of concepts could differ if no logit moves by more than ``change`` of its concept:
+    signs, most likely values (two logits of a concept move apart by at most √2 of it), grades. A continuous
+    value has none.
     """
     could = ~(logits.abs() > change)
     if layout.plain:

@@ -96,7 +96,9 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
         EditValue(
             old_concepts,
             [(sample, old_labels[sample]) for sample, _ in labels],
-            concept_types={name: data.concept_types[name] for name in edit.concept_types if name in data.concept_types},
+            concept_types={
+                name: data.concept_types[name] for name in edit.concept_types if name in data.concept_types
+            },
         ),
         asked,
         asked - len(moved) - len(labels),

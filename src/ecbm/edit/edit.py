@@ -365,10 +365,11 @@ class Edit:
     # -- from and to others --------------------------------------------------------------------------------
 
     @classmethod
-    def from_frame(cls, frame: pandas.DataFrame) -> Edit:
+    def from_frame(cls, frame: pandas.DataFrame, data: Dataset | None = None) -> Edit:
         """Corrections from a pandas table: columns ``id``, ``concept``, ``value``; or ``id``, ``label``; or all.
 
-        A row corrects a concept (an empty value: the label is missing), a class, or both.
+        A row corrects a concept (an empty value: the label is missing), a class, or both. With ``data`` values
+        may be those of its concepts' types: names, grades, numbers in their unit.
 
         Examples
         --------
@@ -377,7 +378,7 @@ class Edit:
         >>> print(Edit.from_frame(frame))
         correct 2 concept labels of 2 samples
         """
-        concepts, labels = corrections_from(frame)
+        concepts, labels = corrections_from(frame, data)
         return cls(correct_concepts=concepts, correct_labels=labels)
 
     def to_frame(self) -> pandas.DataFrame:

@@ -34,6 +34,15 @@ class ConceptPart(nn.Module):
         return logits
 
     @property
+    def untied(self) -> ConceptPart:
+        """The same function with the rows of ordinal concepts as separate ones: what Kronecker factors are fitted
+        to. A step that they give is tied afterwards.
+        """
+        if not isinstance(self.concept_head, TiedLinear):
+            return self
+        return ConceptPart(self.backbone, self.concept_head.untied())
+
+    @property
     def trained(self) -> list[str]:
         """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves."""
         return [name for name, parameter in self.named_parameters() if parameter.requires_grad]

@@ -5,6 +5,7 @@ Without data only the form of a value can be checked; with data its concept's ty
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,8 @@ _SUM_TOLERANCE = 2e-3
 def given_value(given: Any, where: str, name: str = "") -> float | str:
     """A concept value as it may be given: a number, a name, or NaN for missing (also written ``None``).
 
-    A column that is named as one of a group (``colour::blue``) takes numbers in 0..1; what another concept takes only
-    its type can tell.
+    A column that is named as one of a group (``colour::blue``) takes numbers in 0..1; what another concept
+    takes only its type can tell.
     """
     strict = tuple(concept_groups([name])) != (name,)
     if given is None:
@@ -125,7 +126,14 @@ def resolve(edit: Edit, data: Dataset) -> Edit:
     types = {name: kind for name, kind in types.items() if kind != "binary"} | dict(edit.concept_types)
     _check_new(edit, data, removed)
     return EditValue(
-        corrected, edit.correct_labels, removed, edit.add_concepts, edit.remove_samples, edit.add_samples, types, edit.units
+        corrected,
+        edit.correct_labels,
+        removed,
+        edit.add_concepts,
+        edit.remove_samples,
+        edit.add_samples,
+        types,
+        edit.units,
     )
 
 
@@ -190,7 +198,7 @@ def _possible(concept: Concept, labels: list[float]) -> bool:
         return False
     if concept.type == "categorical":
         return abs(sum(labels) - 1) <= _SUM_TOLERANCE
-    return all(after <= before + 1e-6 for before, after in zip(labels, labels[1:], strict=False))
+    return all(after <= before + 1e-6 for before, after in itertools.pairwise(labels))
 
 
 def _removed(edit: Edit, data: Dataset) -> list[str]:
@@ -217,6 +225,8 @@ def _check_new(edit: Edit, data: Dataset, removed: Iterable[str]) -> None:
     for name in sorted(new):
         if name in typed or (name in edit.concept_types and name in data.groups):
             members = set(data.groups.get(name, (name,)))
-            state = "which the edit also removes; do that in an edit before" if members <= gone else "exists already"
-            raise InputError(f"add_concepts: concept {name!r} {state}; correct its labels, or add it under another name")
+            state = "exists already; correct its labels, or add it under another name"
+            if members <= gone:
+                state = "is removed by the same edit; remove it in an edit before"
+            raise InputError(f"add_concepts: concept {name!r} {state}")
     layout_of(list(edit.add_concepts), {n: t for n, t in edit.concept_types.items() if n in new})

@@ -253,7 +253,8 @@ class EditorState:
         if rows != slice(None):
             inputs = inputs[rows] if isinstance(inputs, Tensor) else inputs.subset(range(len(self.train))[rows])
         seed, l2 = self.model.recipe.seed, self.concept_l2
-        return EKFAC.fit(self.part, inputs, loss, l2=l2, fisher=fisher, seed=seed, parameters=self.part.trained)
+        part = self.part.untied
+        return EKFAC.fit(part, inputs, loss, l2=l2, fisher=fisher, seed=seed, parameters=part.trained)
 
     def _taken_over(self, fisher: Fisher) -> EKFAC | None:
         previous = self._inherited.get(fisher)

@@ -127,6 +127,12 @@ class Table:
             cells = cells.cast(pa.string())
         return [value or None for value in cells.to_pylist()]
 
+    def is_text(self, column: str) -> bool:
+        """Whether the cells of a column are text."""
+        kind = self._columns.column(column).type
+        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
     def fractions(self, columns: Sequence[str], unbounded: Sequence[str] = ()) -> NDArray[np.float32]:
         """(rows, columns) numbers in [0, 1], any in ``unbounded`` columns; NaN where a cell is missing."""
         result = np.empty((len(self), len(columns)), np.float32)

@@ -7,8 +7,8 @@
 | ordinal | ``severity::>=1``, …, ``severity::>=m``: one a threshold | cumulative: none is above the one before |
 | continuous | its own | any finite number, in the concept's unit |
 
-What works by column (weights of a head, removed and added columns, missing labels) works for all of them. A concept's
-labels are missing together.
+What works by column (weights of a head, removed and added columns, missing labels) works for all of them. A
+concept's labels are missing together.
 """
 
 from __future__ import annotations
@@ -199,6 +199,18 @@ class ConceptLayout:
             for column in concept.columns:
                 found[column] = number
         return tuple(found)
+
+    def said(self, values: Sequence[float]) -> tuple[str, ...]:
+        """One sample's concepts in words, from the values of its columns; absent and missing ones are left out."""
+        words = []
+        for concept in self.concepts:
+            own = concept.value_of([values[column] for column in concept.columns])
+            if concept.type == "binary":
+                words += [concept.name] if isinstance(own, float) and own >= 0.5 else []
+            elif own is not None:
+                short = f"{own:g}" if concept.type == "ordinal" and isinstance(own, float) else concept.said(own)
+                words.append(f"{concept.name}={short}")
+        return tuple(words)
 
     def of_type(self, *types: str) -> tuple[Concept, ...]:
         """The concepts of some types."""

@@ -1,8 +1,9 @@
 """Concepts set by hand: from what a person gives by name to values of columns.
 
-A concept is set as its type says: a binary one to a number in 0..1, a categorical one to a value by name, an ordinal one
-to a grade, a continuous one to a number in its unit or to a percentile of the training labels (``"p90"``). Columns named
-``group::>=1``, ``group::>=2``, … are thresholds whatever their type: a grade reaches every threshold below it.
+A concept is set as its type says: a binary one to a number in 0..1, a categorical one to a value by name, an
+ordinal one to a grade, a continuous one to a number in its unit or to a percentile of the training labels
+(``"p90"``). Columns named ``group::>=1``, ``group::>=2``, … are thresholds whatever their type: a grade reaches
+every threshold below it.
 """
 
 from __future__ import annotations
@@ -94,9 +95,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _by_column(
-    model: ConceptBottleneck, owner: Concept, name: str, value: Any, count: int
-) -> dict[int, Tensor]:
+def _by_column(model: ConceptBottleneck, owner: Concept, name: str, value: Any, count: int) -> dict[int, Tensor]:
     """One column of a categorical or ordinal concept: what it implies about the others is set too."""
     column = model.concept_index(name)
     place = owner.columns.index(column)
@@ -104,15 +103,17 @@ def _by_column(
     if owner.type == "categorical":
         if not bool((numbers == 1).all()):
             raise InputError(
-                f"intervention on {name!r}: a categorical concept has one value; set {owner.name!r} to another one of "
-                f"{', '.join(owner.values)}"
+                f"intervention on {name!r}: a categorical concept has one value; set {owner.name!r} to another "
+                f"one of {', '.join(owner.values)}"
             )
         return _typed(model, owner, owner.values[place], count)
     if bool((numbers == 1).all()):
-        return {lower: numbers for lower in owner.columns[: place + 1]}
+        return dict.fromkeys(owner.columns[: place + 1], numbers)
     if bool((numbers == 0).all()):
-        return {higher: numbers for higher in owner.columns[place:]}
-    raise InputError(f"intervention on {name!r}: a threshold is reached (1) or not (0); set {owner.name!r} to a grade")
+        return dict.fromkeys(owner.columns[place:], numbers)
+    raise InputError(
+        f"intervention on {name!r}: a threshold is reached (1) or not (0); set {owner.name!r} to a grade"
+    )
 
 
 def _numbers(name: str, value: Any, count: int) -> Tensor:

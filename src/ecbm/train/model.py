@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ecbm import html
 from ecbm.errors import InputError, unknown_name
-from ecbm.read.concept_types import Concept, ConceptLayout, concept_groups, plain_layout
+from ecbm.read.concept_types import ConceptLayout, concept_groups, plain_layout
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs, rows_at_once
 from ecbm.read.samples import Sample
@@ -69,8 +69,8 @@ class ConceptBottleneck(nn.Module):
         The positive weight of every concept in the objective (ones unless the recipe asks otherwise).
     low, high
         The logit that stands for "absent" and "present" when a concept is set by hand on a logit bottleneck:
-        quartiles of the training logits (``stages.logit_range``). For a continuous concept, on either bottleneck, the
-        standardised 0 and 1.
+        quartiles of the training logits (``stages.logit_range``). For a continuous concept, on either
+        bottleneck, the standardised 0 and 1.
     provenance
         What it was trained on.
     layout
@@ -264,14 +264,7 @@ class ConceptBottleneck(nn.Module):
 
     def said(self, values: Sequence[float]) -> tuple[str, ...]:
         """One sample's concepts in words, from the values of its columns; absent binary ones are left out."""
-        words = []
-        for concept in self.layout.concepts:
-            own = concept.value_of([values[column] for column in concept.columns])
-            if concept.type != "binary":
-                words.append(f"{concept.name}={_short(concept, own)}")
-            elif isinstance(own, float) and own >= 0.5:
-                words.append(concept.name)
-        return tuple(words)
+        return self.layout.said(values)
 
     def classify(self, concept_logits: Tensor) -> Tensor:
         """Class probabilities from concept logits."""
@@ -307,9 +300,9 @@ class ConceptBottleneck(nn.Module):
             A batch of inputs.
         concepts
             From concept names to values in 0..1 (one, or one a sample), or from a group name to one of its
-            values: ``{"wing_color": "blue"}`` sets ``wing_color=blue`` to 1 and its siblings to 0. An ordinal concept
-            is set to a grade (``{"severity": 2}``: thresholds up to 2 are reached), a continuous one to a number in
-            its unit or a percentile of the training labels (``"p90"``).
+            values: ``{"wing_color": "blue"}`` sets ``wing_color=blue`` to 1 and its siblings to 0. An ordinal
+            concept is set to a grade (``{"severity": 2}``: thresholds up to 2 are reached), a continuous one to
+            a number in its unit or a percentile of the training labels (``"p90"``).
         """
         classes = self.intervene_on_logits(self.concept_logits(x), concepts)
         return Probabilities.of(classes, self.class_names, _ids_of(x))
@@ -382,7 +375,3 @@ def _ids_of(x: Samples) -> tuple[str, ...] | None:
     if _are_samples(x):
         return tuple(sample.id for sample in cast(Sequence[Sample], x))
     return x.ids if isinstance(x, Dataset) else None
-
-
-def _short(concept: Concept, value: str | float | None) -> str:
-    return f"{value:g}" if concept.type == "ordinal" and isinstance(value, float) else concept.said(value)

@@ -6,10 +6,10 @@
 A missing concept label has w_ij = 0. A positive weight turns the pair (1, t) into
 w = p·t + 1 − t and target p·t / w: the same loss, written as one weighted BCE.
 
-Concepts of other types (docs/method.md, "Concepts of other types"): a categorical one with a weight p_c for each value
-has w = Σ_c p_c t_c on all its columns and targets p_c t_c / w; an ordinal one has one positive weight for all its
-thresholds, without which they might not stay in order; a continuous one has targets (t − mean) / scale with the training
-split's statistics.
+Concepts of other types (docs/method.md, "Concepts of other types"): a categorical one with a weight p_c for
+each value has w = Σ_c p_c t_c on all its columns and targets p_c t_c / w; an ordinal one has one positive
+weight for all its thresholds, without which they might not stay in order; a continuous one has targets (t −
+mean) / scale with the training split's statistics.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ from ecbm.read.dataset import Dataset
 from ecbm.train.heads.objectives import concept_losses
 from ecbm.train.recipe import Recipe
 
-__all__ = ["ConceptTerms", "Scaling", "concept_scaling", "concept_terms", "percentiles_of", "positive_weights", "standardisation", "terms_of"]
+__all__ = [
+    "ConceptTerms",
+    "Scaling",
+    "concept_scaling",
+    "concept_terms",
+    "percentiles_of",
+    "positive_weights",
+    "standardisation",
+    "terms_of",
+]
 
 _LARGEST_BALANCED_WEIGHT = 20.0
 
@@ -145,7 +154,8 @@ def _weighted_columns(name: str, data: Dataset) -> list[int]:
         owner = layout.concepts[layout.owner[data.concept_index(name)]]
         if owner.type == "ordinal":
             raise InputError(
-                f"Recipe: pos_weight: {name!r} is a threshold; give {owner.name!r} one weight, or they lose their order"
+                f"Recipe: pos_weight: {name!r} is a threshold; give one weight to {owner.name!r}, or thresholds "
+                "lose their order"
             )
         return [data.concept_index(name)]
     if owner.type == "continuous":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.loop import LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
+from ecbm.train.repeats import repeated_classes
 from ecbm.train.terms import ConceptTerms, concept_scaling, percentiles_of, positive_weights, terms_of
 
 __all__ = ["Trained", "train", "train_and_tell"]
@@ -46,12 +48,18 @@ class _Deep(nn.Module):
     """Backbone and heads in float32, as gradient training sees them."""
 
     def __init__(
-        self, backbone: nn.Module, width: int, layout: ConceptLayout, classes: int, recipe: Recipe
+        self,
+        backbone: nn.Module,
+        width: int,
+        concepts: int,
+        classes: int,
+        recipe: Recipe,
+        layout: ConceptLayout | None = None,
     ) -> None:
         super().__init__()
         self.backbone, self.layout = backbone, layout
-        concepts = layout.width
-        self.concept_head = TiedLinear(width, concepts, layout) if layout.tied else nn.Linear(width, concepts)
+        tied = layout is not None and layout.tied
+        self.concept_head = TiedLinear(width, concepts, layout) if layout and tied else nn.Linear(width, concepts)
         self.joint = recipe.regime == "joint"
         self.probabilities = recipe.bottleneck == "probabilities"
         if self.joint:
@@ -85,7 +93,7 @@ def _fit_deep(
 ) -> tuple[_Deep, LoopResult]:
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
-    deep = _Deep(backbone, width, data.layout, len(data.class_names), recipe)
+    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe, data.layout)
     loss = _batch_loss(terms, train_data.labels, recipe)
     validation = None
     if validation_terms is not None:
@@ -192,6 +200,15 @@ def _train(
     joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
     log: dict[str, Any] = {}
+    repeated = repeated_classes(train_data)
+    if repeated:
+        log["warnings"] = [
+            f"concept {name!r} repeats the class one to one: the model will explain the class by itself; leave it "
+            "out unless that is meant"
+            for name in repeated
+        ]
+        for text in log["warnings"]:
+            warnings.warn(text, stacklevel=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         statistics = train_data.x if recipe.backbone in ("linear", "mlp") else None

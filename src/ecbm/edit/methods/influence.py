@@ -69,7 +69,8 @@ def _ekfac_step(
     if stage.widened:
         inputs, loss = stage.present()
         l2, seed, names = state.concept_l2, state.model.recipe.seed, stage.part.trained
-        curvature = EKFAC.fit(stage.part, inputs, loss, l2=l2, fisher=options.fisher, seed=seed, parameters=names)
+        part = stage.part.untied
+        curvature = EKFAC.fit(part, inputs, loss, l2=l2, fisher=options.fisher, seed=seed, parameters=names)
     else:
         curvature = state.concept_curvature(options.fisher)
     step = curvature.solve(curvature.restrict(change), damping, relative=options.relative)

@@ -24,8 +24,8 @@ from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import carry, restandardise, with_heads
 from ecbm.edit.frozen import KeptRows, kept_rows
 from ecbm.edit.gradients import ConceptPart, add_step, gradient_sum
-from ecbm.edit.state import EditorState, Facts
 from ecbm.edit.methods.typed_steps import categorical_step, ordinal_step
+from ecbm.edit.state import EditorState, Facts
 from ecbm.read.concept_types import ConceptLayout, layout_of
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
@@ -215,7 +215,8 @@ class FrozenStage:
 
     def _step_groups(self, step: Tensor, rows: Tensor, damping: float) -> None:
         """Put the steps of touched concepts whose rows belong together in place of the rows' own."""
-        layout, heads, l2, touched = self._union.layout, self.heads, self.state.concept_l2, set(self._touched.tolist())
+        layout, heads, l2 = self._union.layout, self.heads, self.state.concept_l2
+        touched = set(self._touched.tolist())
         for concept in () if layout is None else layout.of_type("categorical", "ordinal"):
             columns = torch.tensor(concept.columns)
             if concept.columns[0] not in touched:

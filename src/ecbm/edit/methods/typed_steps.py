@@ -5,8 +5,8 @@ Rows of binary and continuous concepts are independent, so their Γ is diagonal.
 
     Λ*_ab = (1/n) Σ_i w_i Var_{c ~ q_i}(U_ca) (x̃_i · v_b)²
 
-Rows of an ordinal concept share their slope, which feels the mean of the thresholds' curvatures; each threshold also
-feels its own (docs/method.md, "Concepts of other types").
+Rows of an ordinal concept share their slope, which feels the mean of the thresholds' curvatures; each threshold
+also feels its own (docs/method.md, "Concepts of other types").
 """
 
 from __future__ import annotations

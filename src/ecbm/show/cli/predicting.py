@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,6 +100,7 @@ class _Predictions:
     concepts: Tensor
     set_classes: Tensor | None
     set_concepts: Tensor | None
+    said: Callable[[Sequence[float]], tuple[str, ...]]
 
     @classmethod
     def of(
@@ -108,13 +109,15 @@ class _Predictions:
         import torch
 
         logits = torch.cat(list(parts))
-        concepts, classes = logits.sigmoid(), model.classify(logits)
+        concepts, classes = model.concepts_from(logits).detach(), model.classify(logits)
         set_classes = set_concepts = None
         if values:
             set_classes, set_concepts = model.intervene_on_logits(logits, values), concepts.clone()
             for column, numbers in model.resolve_intervention(values, len(logits)).items():
                 set_concepts[:, column] = numbers
-        return cls(ids, model.class_names, model.concept_names, classes, concepts, set_classes, set_concepts)
+        return cls(
+            ids, model.class_names, model.concept_names, classes, concepts, set_classes, set_concepts, model.said
+        )
 
     def plain(self) -> list[dict[str, Any]]:
         """For ``--json``. With ``--set``, ``class``, ``classes`` and ``concepts`` are with the concepts set."""
@@ -183,7 +186,7 @@ class _Predictions:
 
     def _present(self, row: int) -> str:
         values = (self.concepts if self.set_concepts is None else self.set_concepts)[row].tolist()
-        return ", ".join(name for name, value in zip(self.concept_names, values, strict=True) if value >= 0.5)
+        return ", ".join(self.said(values))
 
     def write(self, path: Path) -> None:
         """Every probability as a table: ``class:NAME`` and ``concept:NAME`` a column."""

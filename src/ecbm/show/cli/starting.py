@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -269,19 +270,24 @@ def train(
     opened = Workspace(workspace)
     recipe = opened.recipe.replace(**_given(given))
     try:
-        version = opened.train(recipe, reason=reason, author=author, expect=expect)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said below, in one line each
+            version = opened.train(recipe, reason=reason, author=author, expect=expect)
     except TrainingInterrupted as stop:
         raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
     data, model = opened.data(version), opened.model(version)
     split = next((name for name in ("val", "test", "train") if name in data.split_sizes), "train")
     metrics = {name: value for name, value in evaluate(model, data.split(split)).items() if name != "per_concept"}
+    noticed = model.provenance.training.get("warnings", [])
     if as_json:
-        print_json({"version": version, "recipe": model.recipe.to_dict(), "split": split, "metrics": metrics})
+        result = {"version": version, "recipe": model.recipe.to_dict(), "split": split, "metrics": metrics}
+        print_json(result | ({"warnings": noticed} if noticed else {}))
         return
     say(
         f"version {version}: {opened.version(version).summary['words']}",
         f"on {split}: class accuracy {metrics['class_accuracy']:.3f}, "
         f"concept accuracy {metrics['concept_accuracy']:.3f}",
+        *(f"warning: {text}" for text in noticed),
     )
 
 

@@ -6,9 +6,9 @@
 | categorical | softmax of the concept's columns | cross-entropy | diag(a) − a aᵀ |
 | continuous | z, standardised | ½(z − t)² | 1 |
 
-In all of them the derivative of the loss is a(z) − t. An ordinal concept's thresholds share one slope: rows of its head
-differ in the bias alone. That is a linear subspace of all heads, and :func:`tie` is the orthogonal projection onto it,
-so that objectives, gradients and Hessians are those of the rows, projected.
+In all of them the derivative of the loss is a(z) − t. An ordinal concept's thresholds share one slope: rows of
+its head differ in the bias alone. That is a linear subspace of all heads, and :func:`tie` is the orthogonal
+projection onto it, so that objectives, gradients and Hessians are those of the rows, projected.
 
 ``None`` for a layout means that every concept is binary. Columns lie along ``dim``.
 """
@@ -21,7 +21,15 @@ from torch.nn import functional
 
 from ecbm.read.concept_types import ConceptLayout
 
-__all__ = ["TiedLinear", "activate", "activation_curvature", "activation_gradient", "steepest", "tie", "tied_weight"]
+__all__ = [
+    "TiedLinear",
+    "activate",
+    "activation_curvature",
+    "activation_gradient",
+    "steepest",
+    "tie",
+    "tied_weight",
+]
 
 
 def activate(logits: Tensor, layout: ConceptLayout | None = None, dim: int = 1) -> Tensor:
@@ -110,6 +118,14 @@ class TiedLinear(nn.Linear):
         nn.Module.__init__(other)
         other.in_features, other.out_features, other.layout = layer.in_features, layer.out_features, layout
         other.weight, other.bias = layer.weight, layer.bias
+        return other
+
+    def untied(self) -> nn.Linear:
+        """A plain layer with the same parameters."""
+        other = nn.Linear.__new__(nn.Linear)
+        nn.Module.__init__(other)
+        other.in_features, other.out_features = self.in_features, self.out_features
+        other.weight, other.bias = self.weight, self.bias
         return other
 
     def forward(self, input: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from ecbm.train.heads.newton import ConvexSolution, Product, minimise, solution_
 from ecbm.train.heads.objectives import ConceptObjective, weighted_product
 from ecbm.train.heads.precondition import FeatureBasis
 
-__all__ = ["ConceptProblem", "solve_concept_head"]
+__all__ = ["solve_concept_head"]
 
 # Inverses within leading directions that are built on the way: what building costs, in Hessian products for each
 # column of the design, what a digit of the residual costs with them, and how many directions that feel the L2 to a
@@ -27,7 +27,7 @@ __all__ = ["ConceptProblem", "solve_concept_head"]
 _LEADING_COST, _PRODUCTS_PER_DIGIT_WITH_LEADING, _MOST_BUILT, _BUILT_IF_FELT = 0.5, 3.0, 96, 0.3
 
 
-class ConceptProblem(ConceptObjective):
+class _ConceptProblem(ConceptObjective):
     """k independent problems for :func:`~ecbm.train.heads.newton.minimise`."""
 
     together = alike = False
@@ -110,6 +110,7 @@ def solve_concept_head(
     start: Tensor | None = None,
     basis: FeatureBasis | None = None,
     leading: Tensor | None = None,
+    layout: ConceptLayout | None = None,
 ) -> ConvexSolution:
     """Minimise J_C over the concept head: k logistic regressions, batched.
 
@@ -131,8 +132,11 @@ def solve_concept_head(
         A kept :class:`FeatureBasis` for this design; any orthonormal basis is right, a fitting one is fast.
     leading
         Kept :meth:`FeatureBasis.leading_inverses`, one a concept, for a start that is close.
+    layout
+        Types of the concepts, if some are continuous. Others have rows that belong together
+        (:mod:`ecbm.train.heads.mixed`).
     """
-    problem = ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading)
+    problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading, layout)
     problem.extra_work = problem.basis.work if basis is None else 0
     first, logits = design.new_zeros(targets.shape[1], design.shape[1]), None
     if start is not None:

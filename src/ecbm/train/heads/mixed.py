@@ -1,12 +1,13 @@
 """The concept head where concepts are of several types: each concept is a convex problem of its own.
 
 - binary concepts: logistic regressions, all at once (:mod:`ecbm.train.heads.concept`);
-- categorical: one multinomial regression each, the label head's problem on features (:mod:`ecbm.train.heads.label`);
+- categorical: one multinomial regression each, the label head's problem on features (``label.py``);
 - ordinal: logistic regressions of all thresholds with one shared slope;
-- continuous: least squares, in closed form where the features are narrow enough for their normal equations, by the same
-  conjugate gradients as the others where they are not.
+- continuous: least squares, in closed form where the features are narrow enough for their normal equations, by
+  the same conjugate gradients as the others where they are not.
 
-All have the L2 of the rows, so all are α-strongly convex in them and one gradient norm bounds the distance to the optimum.
+All have the L2 of the rows, so all are α-strongly convex in them and one gradient norm bounds the distance to
+the optimum.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch import Tensor
 from ecbm.errors import EcbmError
 from ecbm.read.concept_types import ConceptLayout
 from ecbm.train.heads.activations import tie
-from ecbm.train.heads.concept import ConceptProblem, solve_concept_head
+from ecbm.train.heads.concept import solve_concept_head
 from ecbm.train.heads.label import solve_label_head
 from ecbm.train.heads.newton import ConvexSolution, Product, minimise, solution_of
 from ecbm.train.heads.objectives import ConceptObjective
@@ -41,7 +42,13 @@ class _OrdinalProblem(ConceptObjective):
     together, alike = True, False
 
     def __init__(
-        self, design: Tensor, targets: Tensor, weights: Tensor, l2: float, layout: ConceptLayout, basis: FeatureBasis
+        self,
+        design: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        l2: float,
+        layout: ConceptLayout,
+        basis: FeatureBasis,
     ) -> None:
         super().__init__(design, targets, weights, l2, layout)
         self.basis, self.extra_work = basis, 0
@@ -75,8 +82,8 @@ class _OrdinalProblem(ConceptObjective):
 def least_squares(design: Tensor, targets: Tensor, weights: Tensor, l2: float) -> Tensor:
     """Rows W (k, d) that minimise (1/n) Σ_i w_ij ½(w_j · x_i − t_ij)² + (l2/2)|W|², from the normal equations.
 
-    One factorisation serves all columns with the same weights; the residual is fed back once, which leaves a gradient
-    at the rounding floor.
+    One factorisation serves all columns with the same weights; the residual is fed back once, which leaves a
+    gradient at the rounding floor.
     """
     out = design.new_zeros(targets.shape[1], design.shape[1])
     patterns, which = torch.unique(weights, dim=1, return_inverse=True)
@@ -168,9 +175,7 @@ class _Mixed:
         if len(layout.squared):
             self._continuous(layout.squared)
         norm = math.sqrt(self.squares)
-        return ConvexSolution(
-            self.rows, self.logits, norm, self.objective, self.steps, self.products, self.work
-        )
+        return ConvexSolution(self.rows, self.logits, norm, self.objective, self.steps, self.products, self.work)
 
     def _share(self, columns: Tensor) -> float:
         """Parts may each use their share of the squared tolerance."""
@@ -237,12 +242,18 @@ class _Mixed:
         share, layout = self._share(columns), self.layout.select(columns)
         targets, weights = self.targets[:, columns], self.weights[:, columns]
         if self.design.shape[1] > _WIDEST_NORMAL:
-            problem = ConceptProblem(self.design, targets, weights, self.l2, self.basis, None, layout)
-            first = self.design.new_zeros(len(columns), self.design.shape[1])
-            start = self._from(columns)
-            result = minimise(problem, self.design, first if start is None else start, share * self.tolerance)
-            objective = float(problem.values(result.parameters, result.logits).sum())
-            self._put(columns, solution_of("head of a continuous concept", result, objective, share * self.accept))
+            solved = solve_concept_head(
+                self.design,
+                targets,
+                weights,
+                self.l2,
+                tolerance=share * self.tolerance,
+                accept=share * self.accept,
+                start=self._from(columns),
+                basis=self.basis,
+                layout=layout,
+            )
+            self._put(columns, solved)
             return
         own = ConceptObjective(self.design, targets, weights, self.l2, layout)
         rows = least_squares(self.design, own.targets, weights, self.l2)

@@ -3,9 +3,10 @@
     J_C(W) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|W|²        z = X Wᵀ, X with a column of ones
     J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²
 
-(docs/method.md, "The objectives"). Where concepts are not all binary, their types decide what stands in place of the
-sigmoid and of BCE (:mod:`ecbm.train.heads.activations`). Given the features X and the bottleneck values b both are strictly convex.
-Solvers, influence steps, bounds and the certificate take their pieces from this file.
+(docs/method.md, "The objectives"). Where concepts are not all binary, their types decide what stands in place
+of the sigmoid and of BCE (:mod:`ecbm.train.heads.activations`). Given the features X and the bottleneck values
+b both are strictly convex. Solvers, influence steps, bounds and the certificate take their pieces from this
+file.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def rows_of(layer: nn.Linear) -> Tensor:
 def concept_losses(
     logits: Tensor, targets: Tensor, weights: Tensor, layout: ConceptLayout | None = None, dim: int = 1
 ) -> Tensor:
-    """w BCE(z, t) of every term; a categorical concept's cross-entropy lies on the columns that its targets name."""
+    """w BCE(z, t) of every term; a categorical concept's cross-entropy lies on the columns its targets name."""
     losses = functional.softplus(logits) - targets * logits
     if layout is None or layout.plain:
         return weights * losses
