@@ -112,6 +112,28 @@ def test_new_rows_are_read_in_the_same_way(tmp_path, data):
         ecbm.read_inputs(frame.drop(columns="b"), data)
 
 
+def test_an_exported_model_reads_new_rows_by_itself(tmp_path, data):
+    made = Workspace.create(tmp_path / "ward", data, ecbm.Recipe())
+    made.train()
+    made.export(tmp_path / "out")
+    inputs = ecbm.read_inputs(lab()[["ward", "c", "b", "a"]], tmp_path / "out")
+    assert ecbm.load(tmp_path / "out").predict(inputs) == made.model().predict(data)
+    (tmp_path / "out" / "features.json").write_text("{}")
+    with pytest.raises(ecbm.InputError, match="damaged"):
+        ecbm.read_inputs(lab(), tmp_path / "out")
+
+
+def test_the_onnx_graph_replaces_missing_values_too(tmp_path, data):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from ecbm.keep.onnx import onnx_bytes
+
+    model = ecbm.train(data)
+    session = runtime.InferenceSession(onnx_bytes(model))
+    found = session.run(["classes"], {"x": data.x.numpy()})[0]
+    assert np.abs(found - np.asarray(model.class_probabilities(data))).max() < 1e-5
+
+
 def test_samples_are_added_from_a_table_of_the_same_columns(tmp_path, data):
     more = lab(4, seed=1).assign(id=["n1", "n2", "n3", "n4"])
     more.loc[0, "a"] = None

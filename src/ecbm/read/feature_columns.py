@@ -76,6 +76,8 @@ class FeatureColumns:
 
     @classmethod
     def from_plain(cls, columns: Sequence[Mapping[str, Any]]) -> FeatureColumns:
+        if not isinstance(columns, list) or not columns:
+            raise TypeError("expected a list of columns")
         return cls(
             tuple(
                 FeatureColumn(str(one["name"]), tuple(map(str, one["values"])), bool(one["percent"]))

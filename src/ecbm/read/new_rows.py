@@ -9,13 +9,16 @@ from ecbm.errors import InputError
 from ecbm.options import option
 from ecbm.read.data_frames import NAME, frame_in, table_of_frame
 from ecbm.read.dataset import Dataset
+from ecbm.read.feature_columns import FeatureColumns
 from ecbm.read.inputs import TensorInputs
 from ecbm.read.table_files import FileOptions, read_table
 
-__all__ = ["new_rows", "read_inputs"]
+__all__ = ["FEATURES", "new_rows", "read_inputs"]
+
+FEATURES = "features.json"
 
 
-def read_inputs(source: str | Path | Any, data: Dataset) -> TensorInputs:
+def read_inputs(source: str | Path | Any, data: Dataset | str | Path) -> TensorInputs:
     """Rows of a table as inputs, read as the feature columns of ``data`` were.
 
     Parameters
@@ -23,7 +26,7 @@ def read_inputs(source: str | Path | Any, data: Dataset) -> TensorInputs:
     source
         A table with (at least) the feature columns of ``data``: a file, a pandas table or a Hugging Face one.
     data
-        A dataset that was read with ``features=`` columns of its table.
+        A dataset that was read with ``features=`` columns of its table, or the folder of an exported model.
 
     Returns
     -------
@@ -41,9 +44,9 @@ def read_inputs(source: str | Path | Any, data: Dataset) -> TensorInputs:
     return new_rows(source, data)[1]
 
 
-def new_rows(source: str | Path | Any, data: Dataset) -> tuple[list[str], TensorInputs]:
+def new_rows(source: str | Path | Any, data: Dataset | str | Path) -> tuple[list[str], TensorInputs]:
     """:func:`read_inputs`, with a name for every row: its id if the table has one, its number otherwise."""
-    columns = data.inputs.columns if isinstance(data.inputs, TensorInputs) else None
+    columns = _columns(data)
     frame = frame_in(source)
     path = NAME if frame is not None else Path(source)
     if columns is None:
@@ -58,3 +61,17 @@ def new_rows(source: str | Path | Any, data: Dataset) -> tuple[list[str], Tensor
         table = read_table(path, text=["id"], only=[*names, "id"], options=FileOptions())
     ids = table.text("id", "an id") if "id" in table.names else [str(n) for n in range(1, len(table) + 1)]
     return ids, TensorInputs(columns.read(table), columns=columns)
+
+
+def _columns(data: Dataset | str | Path) -> FeatureColumns | None:
+    if isinstance(data, Dataset):
+        return data.inputs.columns if isinstance(data.inputs, TensorInputs) else None
+    path = Path(data) / FEATURES
+    if not path.is_file():
+        raise InputError(
+            f"{data}: no {FEATURES} in this folder; give a dataset, or an exported model of one with columns"
+        )
+    try:
+        return FeatureColumns.from_bytes(path.read_bytes())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise InputError(f"{path}: damaged; export the model again") from None

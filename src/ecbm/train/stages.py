@@ -57,7 +57,8 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
     for name, count in zip(data.class_names, counts.tolist(), strict=True):
         if count == 0:
             raise InputError(f"class {name!r} has no sample in the train split; add some or drop the class")
-    if isinstance(data.inputs, TensorInputs) and data.inputs.has_missing and recipe.backbone not in ("linear", "mlp"):
+    gaps = isinstance(data.inputs, TensorInputs) and data.inputs.has_missing
+    if gaps and recipe.backbone not in ("linear", "mlp"):
         raise InputError("features are missing in some samples; only the backbones 'linear' and 'mlp' replace them")
     if not data.concept_names:
         raise InputError("the dataset has no concepts; a concept bottleneck model needs at least one")
