@@ -50,6 +50,12 @@ def test_yes_and_no_in_their_usual_forms_are_binary(pair):
     assert data.concepts[2:4, 0].isnan().all()
 
 
+def test_one_letter_alone_is_no_yes_or_no():
+    assert "only 'f' or empty" in refused(sex=["f", None])
+    assert read(sex=["f", "m"]).concept_types == {"sex": "categorical"}
+    assert read(crest=["yes", None]).concepts[0, 0] == 1
+
+
 def test_two_ways_of_saying_yes_in_one_column_are_no_yes_or_no():
     assert read(c=["yes", "present"]).concept_types == {"c": "categorical"}
 

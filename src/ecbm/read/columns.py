@@ -164,10 +164,14 @@ class Table:
         """The different texts of a column, and which row has which."""
         cells = self._columns.column(name)
         kind = cells.type
+        refusal = InputError(f"{self.path}, column {name!r}: {kind} is no number; pass {option('ignore', [name])}")
         if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            raise InputError(f"{self.path}, column {name!r}: {kind} is no number; pass {option('ignore', [name])}")
+            raise refusal
         if not pa.types.is_dictionary(kind):
-            cells = cells.cast(pa.string()).dictionary_encode()
+            try:
+                cells = cells.cast(pa.string()).dictionary_encode()
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise refusal from None
         cells = cells.unify_dictionaries().combine_chunks()
         if isinstance(cells, pa.ChunkedArray):
             cells = cells.chunk(0)
@@ -182,7 +186,7 @@ class Table:
             cells.texts,
             missing=self.habits.missing,
             decimal=self.habits.decimal,
-            comma_elsewhere=self._has_decimal_commas,
+            comma_elsewhere=lambda: self._has_decimal_commas,
         )
         return cells, found
 

@@ -118,7 +118,8 @@ def truth_words(words: Sequence[str]) -> dict[str, float] | None:
     """0 and 1 for words that mean no and yes; ``None`` where they do not, or mix two ways of saying it."""
     folded = {word.casefold() for word in words}
     for no, yes in _TRUTH:
-        if folded and folded <= {no, yes}:
+        # One letter alone may stand for anything: a column of 'f' may be women.
+        if folded == {no, yes} or (len(no) > 1 and folded and folded <= {no, yes}):
             return {word: float(word.casefold() == yes) for word in words}
     return None
 

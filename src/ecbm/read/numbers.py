@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def numbers_in(
     *,
     missing: Collection[str] = (),
     decimal: str | None = None,
-    comma_elsewhere: bool = False,
+    comma_elsewhere: Callable[[], bool] = bool,
 ) -> Numbers:
     """The numbers in the different texts of a column.
 
@@ -74,7 +74,7 @@ def numbers_in(
     decimal
         ``"."`` or ``","`` where the user has said so.
     comma_elsewhere
-        Whether other columns of the file have decimal commas for certain.
+        Finds out whether other columns of the file have decimal commas for certain; asked only where it matters.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def _decimal_only(text: str) -> bool:
     return bool(_DECIMAL_COMMA.fullmatch(text)) and not _THOUSANDS.fullmatch(text)
 
 
-def _has_comma(texts: Sequence[str], decimal: str | None, elsewhere: bool) -> tuple[bool, str | None]:
+def _has_comma(texts: Sequence[str], decimal: str | None, elsewhere: Callable[[], bool]) -> tuple[bool, str | None]:
     """Whether commas are decimal commas in this column; and a text for which that cannot be known."""
     if decimal is not None:
         return decimal == ",", None
@@ -115,10 +115,10 @@ def _has_comma(texts: Sequence[str], decimal: str | None, elsewhere: bool) -> tu
     if any(text.count(",") > 1 or "." in text for text in commas):
         return False, None
     if commas:
-        return elsewhere, None if elsewhere else commas[0]
+        return (True, None) if elsewhere() else (False, commas[0])
     # 1.234 beside decimal commas elsewhere may be one thousand and more; 0.5 is none, so its column has points.
     dots = [text for text in texts if "." in text]
-    if elsewhere and dots and all(_DOTTED_THOUSANDS.fullmatch(text) for text in dots):
+    if dots and all(_DOTTED_THOUSANDS.fullmatch(text) for text in dots) and elsewhere():
         return False, dots[0]
     return False, None
 

@@ -165,7 +165,8 @@ class _Reader:
             table, others, {key: one for key, one in said.items() if key not in (named or ())}
         )
         for one in concepts:
-            self.told[one.column] = Column(one.column, "concept", one.kind, one.why, one.otherwise)
+            why = one.why if self.sidecar is None else "dataset.json says so"
+            self.told[one.column] = Column(one.column, "concept", one.kind, why, one.otherwise)
         if self.sidecar is None and self.like is None:
             self.remarks += group_remarks(table, concepts)
         inputs = self._inputs(features, images, named, pictures, said)
