@@ -91,7 +91,7 @@ def edits(data: ecbm.Dataset) -> dict[str, ecbm.Edit]:
         "add samples": ecbm.Edit(add_samples=more),
         "mix": ecbm.Edit(
             [(i, "colour", "blue") for i in ids[20:30]],
-            [(ids[40], "high")],
+            [(ids[35], "high")],
             ["severity"],
             {"length": {i: v for i, v in length.items() if i not in ids[:8]}},
             ids[:8],
@@ -102,7 +102,7 @@ def edits(data: ecbm.Dataset) -> dict[str, ecbm.Edit]:
 
 
 class Reference:
-    """J_C of a mixed dataset as a function of free parameters: one slope an ordinal concept, a row for any other column.
+    """J_C of a mixed dataset as a function of free parameters: one slope an ordinal concept.
 
     Written out term by term from the labels, for small problems; autograd does the rest.
     """

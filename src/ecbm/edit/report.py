@@ -28,7 +28,7 @@ from ecbm.train.heads.objectives import (
 )
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["Measured", "concept_value", "json_ready", "report_of"]
+__all__ = ["Measured", "concept_value", "json_ready", "logits_before", "report_of"]
 
 
 def json_ready(value: Any) -> Any:
@@ -148,7 +148,7 @@ def _before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState
         touched = alignment.touched_concepts()
         values = state.frozen.values_under(alignment.concepts, touched, alignment.terms_after)
         return {"concepts": float(values.sum()), "labels": float(state.label_value or 0.0)}
-    return Measured(carried, alignment, _logits_before(carried, alignment, state)).objectives()
+    return Measured(carried, alignment, logits_before(carried, alignment, state)).objectives()
 
 
 def _known(outcome: Outcome, alignment: Alignment, state: EditorState, carried: ConceptBottleneck) -> Facts:
@@ -174,7 +174,7 @@ def _same_parameters(first: ConceptBottleneck, second: ConceptBottleneck) -> boo
     return a.keys() == b.keys() and all(bool((a[name] == b[name]).all()) for name in a)
 
 
-def _logits_before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState) -> Tensor:
+def logits_before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState) -> Tensor:
     """Concept logits of the unedited model under the new names; those of samples that stay are kept."""
     samples, concepts = alignment.samples, alignment.concepts
     logits = concepts.carry(samples.carry(state.logits).T).T

@@ -238,6 +238,17 @@ class ConceptLayout:
         columns = [concept.columns[0] for concept in self.of_type("binary")]
         return torch.tensor(columns, dtype=torch.long)
 
+    @cached_property
+    def bernoulli(self) -> Tensor:
+        """Columns that are yes or no: binary concepts, and thresholds of ordinal ones."""
+        columns = [column for concept in self.of_type("binary", "ordinal") for column in concept.columns]
+        return torch.tensor(sorted(columns), dtype=torch.long)
+
+    @cached_property
+    def places(self) -> Tensor:
+        """Where each column stands when :attr:`bernoulli`, :attr:`softmax` and :attr:`squared` stand in a row."""
+        return torch.cat([self.bernoulli, *self.softmax, self.squared]).argsort()
+
     def closed(self, columns: Tensor) -> Tensor:
         """Some columns and every other one of the same concepts, in order."""
         if self.plain or not len(columns):

@@ -26,6 +26,7 @@ __all__ = [
     "activate",
     "activation_curvature",
     "activation_gradient",
+    "pick",
     "steepest",
     "tie",
     "tied_weight",
@@ -34,16 +35,17 @@ __all__ = [
 
 def activate(logits: Tensor, layout: ConceptLayout | None = None, dim: int = 1) -> Tensor:
     """a(z): probabilities, and standardised values of continuous concepts. Differentiable."""
-    values = torch.sigmoid(logits)
     if layout is None or layout.plain:
-        return values
-    for columns in layout.softmax:
-        part = torch.softmax(logits.index_select(dim, columns.to(logits.device)), dim)
-        values = values.index_copy(dim, columns.to(logits.device), part)
-    if len(layout.squared):
-        there = layout.squared.to(logits.device)
-        values = values.index_copy(dim, there, logits.index_select(dim, there))
-    return values
+        return torch.sigmoid(logits)
+    # Put together anew and not in place: transforms of functions know no batches of the latter.
+    parts = [torch.sigmoid(pick(logits, layout.bernoulli, dim))]
+    parts += [torch.softmax(pick(logits, columns, dim), dim) for columns in layout.softmax]
+    return pick(torch.cat([*parts, pick(logits, layout.squared, dim)], dim), layout.places, dim)
+
+
+def pick(values: Tensor, columns: Tensor, dim: int) -> Tensor:
+    """Some columns, which lie along ``dim``."""
+    return values.index_select(dim, columns.to(values.device))
 
 
 def activation_gradient(values: Tensor, back: Tensor, layout: ConceptLayout | None = None) -> Tensor:
@@ -87,11 +89,12 @@ def tied_weight(weight: Tensor, layout: ConceptLayout | None) -> Tensor:
     """:func:`tie` of weights that stand without their biases, differentiable."""
     if layout is None or not layout.tied:
         return weight
-    for columns in layout.tied:
-        there = columns.to(weight.device)
-        mean = weight.index_select(0, there).mean(0, keepdim=True)
-        weight = weight.index_copy(0, there, mean.expand(len(there), -1))
-    return weight
+    parts, order = [], []
+    for concept in layout.concepts:
+        own = pick(weight, torch.tensor(concept.columns), 0)
+        parts.append(own.mean(0, keepdim=True).expand(len(own), -1) if concept.type == "ordinal" else own)
+        order += concept.columns
+    return pick(torch.cat(parts), torch.tensor(order).argsort(), 0)
 
 
 class TiedLinear(nn.Linear):

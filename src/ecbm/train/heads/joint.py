@@ -78,7 +78,8 @@ def solve_joint_heads(
     def heads(flat: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
         values = torch.from_numpy(flat)
         moved = (values[:size].view_as(concept) * scale) @ vectors.T
-        return concept + moved, label + values[size:].view_as(label)
+        # Rows that share their slope do so but for rounding; the projection makes it exact.
+        return tie(concept + moved, terms.layout), label + values[size:].view_as(label)
 
     def value_and_gradient(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, first, second = joint_objective(design, terms, labels, recipe, *heads(flat))

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm.read.concept_types import ConceptLayout
-from ecbm.train.heads.activations import activate, activation_curvature, tie
+from ecbm.train.heads.activations import activate, activation_curvature, pick, tie
 
 __all__ = [
     "ConceptObjective",
@@ -59,17 +59,15 @@ def concept_losses(
     logits: Tensor, targets: Tensor, weights: Tensor, layout: ConceptLayout | None = None, dim: int = 1
 ) -> Tensor:
     """w BCE(z, t) of every term; a categorical concept's cross-entropy lies on the columns its targets name."""
-    losses = functional.softplus(logits) - targets * logits
     if layout is None or layout.plain:
-        return weights * losses
+        return weights * (functional.softplus(logits) - targets * logits)
+    z, t = (pick(values, layout.bernoulli, dim) for values in (logits, targets))
+    parts = [functional.softplus(z) - t * z]
     for columns in layout.softmax:
-        part = logits.index_select(dim, columns)
-        own = targets.index_select(dim, columns) * (part.logsumexp(dim, keepdim=True) - part)
-        losses.index_copy_(dim, columns, own)
-    if len(layout.squared):
-        gap = logits.index_select(dim, layout.squared) - targets.index_select(dim, layout.squared)
-        losses.index_copy_(dim, layout.squared, 0.5 * gap.square())
-    return weights * losses
+        z, t = (pick(values, columns, dim) for values in (logits, targets))
+        parts.append(t * (z.logsumexp(dim, keepdim=True) - z))
+    z, t = (pick(values, layout.squared, dim) for values in (logits, targets))
+    return weights * pick(torch.cat([*parts, 0.5 * (z - t).square()], dim), layout.places, dim)
 
 
 def concept_residual(

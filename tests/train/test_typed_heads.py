@@ -47,7 +47,9 @@ def test_soft_distributions_are_fitted_as_they_are(data: ecbm.Dataset) -> None:
     torch.testing.assert_close(head_rows(model), reference_of(model, soft).solve(), rtol=0, atol=1e-6)
 
 
-def test_binary_heads_do_not_depend_on_what_else_is_there(data: ecbm.Dataset, model: ecbm.ConceptBottleneck) -> None:
+def test_binary_heads_do_not_depend_on_what_else_is_there(
+    data: ecbm.Dataset, model: ecbm.ConceptBottleneck
+) -> None:
     alone = data.replace(concepts=data.concepts[:, [0, 8]], concept_names=["striped", "crest"])
     binary = ecbm.train(alone, LINEAR)
     torch.testing.assert_close(head_rows(model)[[0, 8]], head_rows(binary), rtol=0, atol=1e-12)
