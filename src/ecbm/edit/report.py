@@ -15,6 +15,7 @@ from ecbm.edit.certificate import certify, spectral_bound
 from ecbm.edit.heads import label_design
 from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
+from ecbm.edit.traces import traces_of
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
@@ -128,6 +129,9 @@ def report_of(
         ),
     }
     report |= _certificate(edited, state, facts)
+    traces = traces_of(alignment, carried, model, retrained=outcome.fresh, solved=outcome.solved)
+    if traces is not None:
+        report["traces"] = traces
     worse = [stage for stage in after if not after[stage] <= before[stage] * (1 + 1e-9)]
     if worse and outcome.unguarded:
         figures = " and ".join(f"{before[stage]:.4g} to {after[stage]:.4g} ({stage})" for stage in worse)

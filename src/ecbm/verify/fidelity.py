@@ -46,8 +46,8 @@ def mean_interval(values: Sequence[float]) -> Interval:
 
     Examples
     --------
-    >>> mean_interval([1.0, 2.0, 3.0])
-    Interval(mean=2.0, half=2.484...)
+    >>> mean_interval([1.0, 2.0, 3.0]).mean
+    2.0
     """
     mean = statistics.fmean(values)
     if len(values) < 2:

@@ -96,7 +96,8 @@ def birds_edit(level: str) -> ecbm.Edit:
 
 
 def check_report(report: dict[str, Any], method: str) -> None:
-    assert report.keys() - {"warning"} == FIELDS
+    assert report.keys() - {"warning", "traces"} == FIELDS
+    assert ("traces" in report) == ("remove 2 samples" in report["edit"] or "remove 1 sample" in report["edit"])
     assert report["method"] == method
     json.dumps(report, allow_nan=False)
     assert report["changed"]["terms"] > 0

@@ -56,6 +56,9 @@ class Options:
         head in ways that nearly cancel, and on CUB EK-FAC's step (off by 30 %) leaves class probabilities farther
         from the retrained ones than no step does (closure −1.4 against 0.37; at best 0.45, with δ of 100; with
         blocks 0.75).
+    tail
+        For ``auto`` on a deep backbone: train its last layers on the edited data even where the edit moves
+        predictions no more than another seed would, for an erasure that reaches further than the heads.
     warm_start
         For ``retrain``: start from the present backbone instead of fresh weights.
     """
@@ -68,6 +71,7 @@ class Options:
     relative: bool = True
     gradient: str = "difference"
     label_curvature: str | None = None
+    tail: bool = False
     warm_start: bool = False
 
     def __post_init__(self) -> None:
@@ -104,6 +108,7 @@ class Outcome:
     """The edited model, every setting that was chosen, what was not covered and why, and facts worth keeping.
 
     ``unguarded`` says that nothing kept the step from making the edited objective worse: then the report warns.
+    ``solved`` says that both heads are minima on the edited data, ``fresh`` that training began from fresh weights.
     """
 
     model: ConceptBottleneck
@@ -111,6 +116,8 @@ class Outcome:
     not_covered: dict[str, str] = dataclasses.field(default_factory=dict)
     facts: Facts = dataclasses.field(default_factory=Facts)
     unguarded: bool = False
+    solved: bool = False
+    fresh: bool = False
 
 
 Method = Callable[[Alignment, EditorState, Options], Outcome]

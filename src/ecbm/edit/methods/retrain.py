@@ -16,4 +16,4 @@ def retrain_edit(alignment: Alignment, state: EditorState, options: Options) -> 
     edited = alignment.edited
     start = carry(alignment) if options.warm_start else None
     model = train(edited, state.model.recipe_for(edited.concept_names), start=start)
-    return Outcome(model, {"warm_start": options.warm_start})
+    return Outcome(model, {"warm_start": options.warm_start}, solved=True, fresh=not options.warm_start)
