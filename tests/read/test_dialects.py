@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import ecbm
 from ecbm.errors import InputError
@@ -119,3 +124,52 @@ def test_on_the_command_line_errors_name_its_options(table):
             ecbm.read_dataset(path, features=features, label_column="species")
     with pytest.raises(InputError, match="pass label_column='its name'"):
         ecbm.read_dataset(path, features=features)
+
+
+# A table with every type of concept, as it would be said by a program that writes plainly.
+CELLS = st.fixed_dictionaries(
+    {
+        "label": st.sampled_from(["wren", "Bläßhuhn", "finch"]),
+        "crest": st.sampled_from([0, 1, None]),
+        "grade": st.sampled_from([0, 1, 2, 3, None]),
+        "size": st.one_of(st.none(), st.integers(-2000, 2000).map(lambda n: n + 0.25)),
+        "colour": st.sampled_from(["rot", "grün", "weiß, matt", None]),
+    }
+)
+TYPES = {"grade": "ordinal", "size": "continuous:mm", "colour": "categorical"}
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(CELLS, min_size=6, max_size=20),
+    delimiter=st.sampled_from([",", ";", "\t", "|"]),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "windows-1252"]),
+    comma=st.booleans(),
+    gap=st.sampled_from(["", "?", "NA"]),
+    words=st.sampled_from([("0", "1"), ("nein", "ja"), ("absent", "present")]),
+    ending=st.sampled_from(["\n", "\r\n"]),
+)
+def test_one_table_in_any_dialect_is_one_dataset(tmp_path, rows, delimiter, encoding, comma, gap, words, ending):
+    # All grades and two colours for certain; the numbers leave no doubt about the decimal sign.
+    rows = [*rows, {"label": "wren", "crest": 1, "grade": 3, "size": 1.25, "colour": "rot"}]
+    rows += [{"label": "finch", "crest": 0, "grade": 0, "size": -1999.75, "colour": "grün"}]
+    frame = pd.DataFrame(rows)
+    frame.insert(0, "id", [f"s{number}" for number in range(len(rows))])
+    features = np.zeros((len(rows), 1))
+    expected = ecbm.read_dataset(frame, features=features, types=TYPES)
+
+    def cell(name, value) -> str:
+        if value is None or value != value:
+            return gap
+        if name == "crest":
+            return words[int(value)]
+        if name == "size":
+            return f"{value:.2f}".replace(".", ",") if comma else f"{value:.2f}"
+        return f"{value:g}" if name == "grade" else str(value)
+
+    path = tmp_path / "t.csv"
+    with path.open("w", encoding=encoding, newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator=ending)
+        writer.writerow(frame.columns)
+        writer.writerows([cell(name, row[name]) for name in frame.columns] for row in frame.to_dict("records"))
+    assert ecbm.read_dataset(path, features=features, types=TYPES) == expected
