@@ -66,6 +66,7 @@ class ConceptBottleneckClassifier(ClassifierMixin, TransformerMixin, BaseEstimat
 
     Examples
     --------
+    >>> import numpy
     >>> X = numpy.random.default_rng(0).normal(size=(60, 4))
     >>> concepts = (X[:, :2] > 0).astype(float)
     >>> y = numpy.where(concepts.all(1), "both", "not both")
