@@ -74,8 +74,8 @@ class ConceptBottleneckClassifier(ClassifierMixin, TransformerMixin, BaseEstimat
     >>> classifier.predict(X[:2]).tolist() == y[:2].tolist(), classifier.transform(X).shape
     (True, (60, 2))
     >>> corrected = classifier.edit(correct_concepts=[("0", "a", 1 - concepts[0, 0])])
-    >>> corrected.edit_report_["method"]
-    'exact'
+    >>> corrected.edit_report_["certificate"]["class_predictions_that_could_differ"]
+    0
     """
 
     def __init__(

@@ -72,6 +72,13 @@ class Column:
     why: str
     otherwise: str = ""
 
+    @property
+    def taken_for(self) -> str:
+        return f"{self.role}: {self.kind}" if self.role in ("concept", "feature") else self.role
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.taken_for}, {self.why}" + (f" ({self.otherwise})" if self.otherwise else "")
+
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
@@ -80,6 +87,9 @@ class Reading:
     data: Dataset
     columns: tuple[Column, ...] = ()
     remarks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([*self.remarks, *map(str, self.columns)])
 
 
 def read_and_tell(path: Any, asked: Asked, like: Dataset | None = None) -> Reading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
+from ecbm.errors import unknown_name
 from ecbm.read.dataset import Dataset
-from ecbm.read.reading import Asked, read_and_tell
+from ecbm.read.reading import Asked, Reading, read_and_tell
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["read_dataset"]
+__all__ = ["describe", "read_dataset"]
 
 
 def read_dataset(
@@ -115,3 +117,34 @@ def read_dataset(
             sheet,
         ),
     ).data
+
+
+def describe(path: str | Path | pandas.DataFrame | Any, **options: Any) -> Reading:
+    """What :func:`read_dataset` makes of a table: what each column is taken for, why, and how to say otherwise.
+
+    Parameters
+    ----------
+    path, options
+        As for :func:`read_dataset`.
+
+    Returns
+    -------
+    Reading
+        ``columns`` (name, role, kind, why, otherwise), ``remarks`` and ``data``; printed, all of it in words.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> table = pandas.DataFrame({"id": [1, 2], "label": ["x", "y"], "age": [30, 41], "crest": ["no", "yes"]})
+    >>> print(describe(table, features=["age"], splits=(1, 0, 0)))
+    no column 'split': splits by a hash of the id (train 100%, val 0%, test 0%); other shares: splits=
+    id: id, called 'id' (another column: id_column='NAME')
+    label: label, called 'label' (another column: label_column='NAME')
+    age: feature: number, numbers
+    crest: concept: binary, 'no' and 'yes'
+    """
+    known = {field.name for field in dataclasses.fields(Asked)}
+    for name in options:
+        if name not in known:
+            raise unknown_name("option", name, known, "describe")
+    return read_and_tell(path, Asked(**options))

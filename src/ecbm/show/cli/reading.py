@@ -168,15 +168,11 @@ def _lines(run: list[Column]) -> list[list[str]]:
         shown = f"{first.name} … {last.name} ({len(run)} columns)"
         same = all(column.why == first.why for column in run)
         why = first.why if same else f"{_sort(first)[2]}; some missing, replaced by the training mean"
-        return [[shown, _taken(first), why, first.otherwise]]
-    return [[column.name, _taken(column), column.why, column.otherwise] for column in run]
+        return [[shown, first.taken_for, why, first.otherwise]]
+    return [[column.name, column.taken_for, column.why, column.otherwise] for column in run]
 
 
 def _sort(column: Column) -> tuple[str, str, str]:
     """Columns of one sort are shown together; for a feature it makes no difference how many cells are missing."""
     why = column.why.partition(";")[0] if column.role == "feature" else column.why
     return column.role, column.kind, why
-
-
-def _taken(column: Column) -> str:
-    return f"{column.role}: {column.kind}" if column.role in ("concept", "feature") else column.role
