@@ -72,6 +72,7 @@ def edits(data: ecbm.Dataset) -> dict[str, ecbm.Edit]:
     length = by_id([float(100 + 10 * row[2]) for row in x])
     more = mixed(24, data.inputs.shape[0], seed=9, prefix="n").replace(splits=["train"] * 24)
     return {
+        "correct binary": ecbm.Edit([(i, "crest", 1) for i in ids[:12]]),
         "correct categorical": ecbm.Edit([(i, "colour", "blue") for i in ids[:12]]),
         "correct ordinal": ecbm.Edit([(i, "severity", 3) for i in ids[:12]]),
         "correct continuous": ecbm.Edit([(i, "size", 40.5) for i in ids[:12]]),

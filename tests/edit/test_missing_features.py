@@ -68,6 +68,26 @@ def test_an_exact_edit_that_removes_samples_equals_retraining(data, remove):
     assert result.report["certificate"]["class_predictions_that_could_differ"] == 0
 
 
+@pytest.mark.parametrize("remove", [1, 12])
+def test_so_it_does_with_concepts_of_every_type(remove):
+    frame = lab()
+    generator = np.random.default_rng(3)
+    known = frame["b"].fillna(50)
+    frame["grade"] = np.clip(np.round((known - 35) / 10 + 0.3 * generator.normal(size=len(frame))), 0, 3)
+    frame["size"] = (known * 0.3 + generator.normal(size=len(frame))).round(2)
+    frame["colour"] = np.where(known > 55, "red", np.where(known > 45, "green", "blue"))
+    typed = ecbm.read_dataset(frame, features=FEATURES, types={"grade": "ordinal"})
+    assert set(typed.concept_types.values()) == {"binary", "ordinal", "continuous", "categorical"}
+    model = ecbm.train(typed)
+    edit = ecbm.Edit(remove_samples=typed.split("train").ids[:remove])
+    result = ecbm.Editor(model, typed).apply(edit, "exact")
+    again = ecbm.train(result.data)
+    gap = (result.model.class_probabilities(typed) - again.class_probabilities(typed)).abs().max()
+    moved = (model.class_probabilities(typed) - again.class_probabilities(typed)).abs().max()
+    assert float(gap) < 1e-6 < float(moved)
+    assert result.report["certificate"]["class_predictions_that_could_differ"] == 0
+
+
 def test_influence_steps_know_that_means_move(data):
     """A step from the kept heads lands nearer to retraining than nothing, also where rows move by their means."""
     model = ecbm.train(data)

@@ -276,3 +276,68 @@ def test_changes_count_labels_and_not_columns() -> None:
     assert (changes.asked, changes.unchanged) == (1, 0)
     assert ecbm.Edit([(row, "colour", present)]).changes(DATA).unchanged == 1
     assert len(changes.before.correct_concepts) == 3
+
+
+# -- real tables -------------------------------------------------------------------------------------------
+
+
+def wine() -> ecbm.Dataset:
+    """Wines: alcohol as measured, ash in grades, hue in three words, magnesium yes or no."""
+    from sklearn.datasets import load_wine
+
+    found = load_wine(as_frame=True)
+    return measured(found.frame, found.target, list(found.target_names), "alcohol", "ash", "hue", "magnesium")
+
+
+def tumours() -> ecbm.Dataset:
+    """Tumours: radius as measured, texture in grades, smoothness in three words, symmetry yes or no."""
+    from sklearn.datasets import load_breast_cancer
+
+    found = load_breast_cancer(as_frame=True)
+    columns = "mean radius", "mean texture", "mean smoothness", "mean symmetry"
+    return measured(found.frame, found.target, list(found.target_names), *columns)
+
+
+def measured(
+    frame: pd.DataFrame, target: pd.Series, classes: list[str], size: str, grade: str, word: str, binary: str
+) -> ecbm.Dataset:
+    """Four columns of a table as concepts of the four types; all others are features."""
+    cuts = frame[grade].quantile([0.3, 0.6, 0.9]).tolist()
+    words = pd.qcut(frame[word], 3, labels=False)
+    columns = {f"{grade}::>={step}": (frame[grade] > cut) for step, cut in enumerate(cuts, 1)}
+    columns |= {f"{word}::{name}": words == place for place, name in enumerate(("low", "middle", "high"))}
+    columns |= {size: frame[size], binary: frame[binary] > frame[binary].median()}
+    features = frame.drop(columns=[size, grade, word, binary, "target"])
+    splits = (["train"] * 3 + ["val", "test"]) * (len(frame) // 5 + 1)
+    return ecbm.Dataset(
+        [f"row{number}" for number in range(len(frame))],
+        features.to_numpy("float32"),
+        pd.DataFrame(columns).to_numpy("float32"),
+        target.to_numpy(),
+        list(columns),
+        classes,
+        splits[: len(frame)],
+        {grade: "ordinal", word: "categorical", size: "continuous"},
+    )
+
+
+@pytest.mark.parametrize("table", [wine, tumours])
+def test_exact_edits_of_real_tables_are_retraining(table) -> None:  # type: ignore[no-untyped-def]
+    data = table()
+    editor = ecbm.Editor(ecbm.train(data, LINEAR), data)
+    ids = data.split("train").ids
+    grade, word, size = (
+        next(name for name, kind in data.concept_types.items() if kind == wanted)
+        for wanted in ("ordinal", "categorical", "continuous")
+    )
+    x = data.split("test").inputs
+    for edit in (
+        ecbm.Edit([(i, grade, 0) for i in ids[:9]] + [(i, word, "low") for i in ids[5:20]]),
+        ecbm.Edit([(i, size, 30.0) for i in ids[:9]], remove_samples=ids[20:30]),
+        ecbm.Edit(remove_concepts=[grade, size]),
+    ):
+        result, again = editor.apply(edit, "exact"), editor.apply(edit, "retrain")
+        a, b, c = (m.class_probabilities(x) for m in (result.model, editor.model, again.model))
+        assert 1 - float((a - c).norm()) / float((b - c).norm()) > 0.9999
+        assert result.report["certificate"]["class_predictions_that_could_differ"] == 0
+        torch.testing.assert_close(head_rows(result.model), head_rows(again.model), rtol=0, atol=1e-8)

@@ -139,7 +139,7 @@ def test_the_command_line_speaks_of_values_grades_and_units(workspace: Workspace
     people = run("evaluate", folder)
     assert "measured concept" in people
     assert "mean error in grades" in people
-    predicted = run("predict", folder, A, "--set", "severity=2", "--set", "colour=red", "--set", "size=p10")
+    predicted = run("predict", folder, A, "--set", "severity=>=2", "--set", "colour=red", "--set", "size=p10")
     assert "severity=2" in predicted
     assert "colour=red" in predicted
     diff = json.loads(run("diff", folder, "1", "2", "--json"))

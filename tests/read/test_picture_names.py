@@ -8,6 +8,7 @@ import pytest
 
 import ecbm
 from ecbm.errors import InputError
+from ecbm.options import named_as_flags
 from ecbm.read.reading import Asked, read_and_tell
 
 
@@ -53,3 +54,17 @@ def test_what_is_not_certain_is_refused(tmp_path, table, folder, picture):
     path, _ = table("id,image,crest\na,jay/a.png,1\nc,jay/c.png,0\n")
     with pytest.raises(InputError, match="no column 'label'"):
         ecbm.read_dataset(path, images=folder)
+
+
+def test_on_the_command_line_messages_about_pictures_name_its_options(table, folder, picture):
+    for number in range(20):  # so many are decoded by threads
+        picture(folder / f"{number}.png", number, size=(9, 7 if number else 8))
+    path, _ = table("id,image,label,crest\n" + "".join(f"s{n},{n}.png,x{n % 2},1\n" for n in range(20)))
+    with named_as_flags():
+        data = ecbm.read_dataset(path, images=folder)
+        with pytest.raises(InputError, match="pass --image-size to resize"):
+            _ = data.x
+        with pytest.raises(InputError, match="check --images"):
+            ecbm.read_dataset(path, images=folder / "none")
+        with pytest.raises(InputError, match=r"--splits: 0\.5, 0\.5: give three"):
+            ecbm.read_dataset(path, images=folder, splits=(0.5, 0.5))

@@ -16,6 +16,7 @@ from ecbm.edit.heads import label_design
 from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
 from ecbm.edit.traces import traces_of
+from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
@@ -254,8 +255,7 @@ def _drift(
         value = (q[:, place] - low) / (high - low)
         q[:, place] = before.low[old[place]] + (before.high[old[place]] - before.low[old[place]]) * value
     gap, class_gap = (p - q).abs(), (a - b).abs()
-    present, now = p >= 0.5, q >= 0.5
-    present[:, measured], now[:, measured] = False, False
+    present, now = _said(p, before.layout, old), _said(q, before.layout, old)
     flipped = (present != now).sum(0)
     order = flipped.argsort(descending=True, stable=True)[:10].tolist()
     return {
@@ -269,6 +269,22 @@ def _drift(
         "class_predictions_changed": int((a.argmax(1) != b.argmax(1)).sum()),
         "most_changed_concepts": {shared[j]: int(flipped[j]) for j in order if int(flipped[j])},
     }
+
+
+def _said(values: Tensor, layout: ConceptLayout, columns: list[int]) -> Tensor:
+    """What predictions say, in the columns of shared concepts: yes or no; which value, on its concept's first
+    column; nothing of a measured one.
+    """
+    said = (values >= 0.5).long()
+    places = {column: place for place, column in enumerate(columns)}
+    for concept in layout.of_type("categorical", "continuous"):
+        here = [places[column] for column in concept.columns if column in places]
+        if here:
+            best = values[:, here].argmax(1)
+            said[:, here] = 0
+            if concept.type == "categorical":
+                said[:, here[0]] = best
+    return said
 
 
 def _shared(before: ConceptBottleneck, after: ConceptBottleneck) -> tuple[list[str], list[int], list[int]]:

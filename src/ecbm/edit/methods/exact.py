@@ -18,8 +18,7 @@ __all__ = ["exact_edit"]
 def exact_edit(alignment: Alignment, state: EditorState, options: Options) -> Outcome:
     """Solve touched concepts and the label head to a gradient that a certificate can be given for."""
     recipe = state.model.recipe
-    plain = alignment.data.layout.plain and alignment.edited.layout.plain
-    if plain and recipe.is_linear and recipe.regime != "joint" and not len(alignment.concepts.come):
+    if recipe.is_linear and recipe.regime != "joint" and not len(alignment.concepts.come):
         outcome = _from_kept_heads(alignment, state)
         if outcome is not None:
             return outcome
@@ -44,13 +43,16 @@ def _why(alignment: Alignment) -> str:
 
 def _from_kept_heads(alignment: Alignment, state: EditorState) -> Outcome | None:
     """Edits on frozen features, from the solved heads before them; ``None`` where plain Newton steps do not
-    converge.
+    converge, or where concepts that are not binary move.
     """
     heads, concepts = state.frozen, alignment.concepts
     rows = kept_rows(alignment, heads)
     touched = torch.cat(
         [alignment.touched_concepts(), heads.unsolved[concepts.origin].nonzero().flatten()]
     ).unique()
+    layout = alignment.edited.layout
+    if not layout.plain and not bool(torch.isin(touched, layout.binary).all()):
+        return None  # rows of other concepts belong together, and their scale may have moved
     parameters, logits = rows.design.to_new(heads.parameters[concepts.origin]), rows.logits[concepts.origin]
     steps = 0
     if len(touched):

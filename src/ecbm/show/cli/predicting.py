@@ -222,7 +222,7 @@ class _Predictions:
 def _settings(texts: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for text in texts:
-        name, found, value = text.rpartition("=")
+        name, found, value = text.partition("=>=") if "=>=" in text else text.rpartition("=")
         if not found or not name or not value:
             raise InputError(f"--set {text!r}: write CONCEPT=VALUE, for example 'crest=1' or 'wing_color=blue'")
         try:

@@ -89,7 +89,8 @@ def tied_weight(weight: Tensor, layout: ConceptLayout | None) -> Tensor:
     """:func:`tie` of weights that stand without their biases, differentiable."""
     if layout is None or not layout.tied:
         return weight
-    parts, order = [], []
+    parts: list[Tensor] = []
+    order: list[int] = []
     for concept in layout.concepts:
         own = pick(weight, torch.tensor(concept.columns), 0)
         parts.append(own.mean(0, keepdim=True).expand(len(own), -1) if concept.type == "ordinal" else own)

@@ -30,7 +30,8 @@ _LEADING_COST, _PRODUCTS_PER_DIGIT_WITH_LEADING, _MOST_BUILT, _BUILT_IF_FELT = 0
 class _ConceptProblem(ConceptObjective):
     """k independent problems for :func:`~ecbm.train.heads.newton.minimise`."""
 
-    together = alike = False
+    together: bool | Tensor = False
+    alike = False
 
     def __init__(
         self,

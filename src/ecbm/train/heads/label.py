@@ -37,23 +37,16 @@ class _LabelProblem(LabelObjective):
     them, the exact diagonal block of every class is built at the present point and used from then on.
     """
 
-    together = alike = True
+    together: bool | Tensor = True
+    alike = True
 
-    def __init__(
-        self,
-        design: Tensor,
-        labels: Tensor,
-        weights: Tensor | None,
-        classes: int,
-        l2: float,
-        basis: FeatureBasis | None = None,
-    ) -> None:
+    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, classes: int, l2: float) -> None:
         super().__init__(design, labels, weights, l2)
-        self.single = design.float() if basis is None else basis.design
+        self.single = design.float()
         self.small = fits_class_blocks(classes, design.shape[1])
         self.inverses: Tensor | None = None
         self.rebuild, self.extra_work = False, 0
-        self._basis = basis
+        self._basis: FeatureBasis | None = None
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor | None = None) -> Tensor:
         return super().gradient(logits, parameters)
@@ -160,17 +153,14 @@ def solve_label_head(
     accept: float | None = None,
     start: Tensor | None = None,
     inverses: Tensor | None = None,
-    basis: FeatureBasis | None = None,
-    what: str = "label head",
 ) -> ConvexSolution:
     """Minimise J_Y over the label head: one multinomial logistic regression.
 
-    Parameters are as in :func:`~ecbm.train.heads.concept.solve_concept_head`; ``labels`` are classes (n,) or
-    distributions (n, classes), ``weights`` is (n,) or ``None`` for ones, ``classes`` the number of classes, and
-    ``inverses`` kept inverses of :func:`~ecbm.train.heads.precondition.class_blocks`, which precondition from the
-    first step. ``what`` names the head in messages.
+    Parameters are as in :func:`~ecbm.train.heads.concept.solve_concept_head`; ``weights`` is (n,) or ``None`` for
+    ones, ``classes`` the number of classes, and ``inverses`` kept inverses of
+    :func:`~ecbm.train.heads.precondition.class_blocks`, which precondition from the first step.
     """
-    problem = _LabelProblem(design, labels, weights, classes, l2, basis)
+    problem = _LabelProblem(design, labels, weights, classes, l2)
     problem.inverses = inverses
     first = design.new_zeros(classes, design.shape[1])
     logits = None
@@ -182,4 +172,4 @@ def solve_label_head(
         first, logits = (centred, logits) if better else (first, None)
     result = minimise(problem, design, first, tolerance, logits)
     objective = float(problem.value(result.parameters, result.logits))
-    return solution_of(what, result, objective, accept or tolerance)
+    return solution_of("label head", result, objective, accept or tolerance)

@@ -1,8 +1,8 @@
 """The concept head where concepts are of several types: each concept is a convex problem of its own.
 
 - binary concepts: logistic regressions, all at once (:mod:`ecbm.train.heads.concept`);
-- categorical: one multinomial regression each, the label head's problem on features (``label.py``);
-- ordinal: logistic regressions of all thresholds with one shared slope;
+- categorical: one multinomial regression each, the label head's problem on features; ordinal: logistic regressions
+  of all thresholds with one shared slope; all of them at once (:mod:`ecbm.train.heads.grouped`);
 - continuous: least squares, in closed form where the features are narrow enough for their normal equations, by
   the same conjugate gradients as the others where they are not.
 
@@ -21,8 +21,8 @@ from ecbm.errors import EcbmError
 from ecbm.read.concept_types import ConceptLayout
 from ecbm.train.heads.activations import tie
 from ecbm.train.heads.concept import solve_concept_head
-from ecbm.train.heads.label import solve_label_head
-from ecbm.train.heads.newton import ConvexSolution, Product, minimise, solution_of
+from ecbm.train.heads.grouped import GroupedProblem
+from ecbm.train.heads.newton import ConvexSolution, minimise, solution_of
 from ecbm.train.heads.objectives import ConceptObjective
 from ecbm.train.heads.precondition import FeatureBasis
 
@@ -30,53 +30,6 @@ __all__ = ["least_squares", "solve_heads"]
 
 # The normal equations cost half as many Hessian products as the design has columns.
 _WIDEST_NORMAL = 300
-
-
-class _OrdinalProblem(ConceptObjective):
-    """The thresholds of one ordinal concept, for :func:`~ecbm.train.heads.newton.minimise`.
-
-    Parameters are rows that differ in the bias alone. Everything is projected onto such rows, so that the slope's
-    products are computed once for all thresholds.
-    """
-
-    together, alike = True, False
-
-    def __init__(
-        self,
-        design: Tensor,
-        targets: Tensor,
-        weights: Tensor,
-        l2: float,
-        layout: ConceptLayout,
-        basis: FeatureBasis,
-    ) -> None:
-        super().__init__(design, targets, weights, l2, layout)
-        self.basis, self.extra_work = basis, 0
-
-    def solved(self, products_per_digit: float, digits_left: float) -> None:
-        pass
-
-    def system(self, logits: Tensor, rows: Tensor, dtype: torch.dtype) -> tuple[Product, Product]:
-        curvature = self.curvature(logits).to(dtype)
-        design = self.design if dtype == torch.float64 else self.basis.design
-        # Along equal rows the slope feels the mean of its thresholds' curvatures; each bias feels its own.
-        diagonal = self.basis.diagonal(curvature.mean(1, keepdim=True), self.l2)
-        own = curvature.sum(0) + self.l2
-
-        def multiply(vector: Tensor, active: Tensor) -> Tensor:
-            image = (design[:, :-1] @ vector[0, :-1])[:, None] + vector[:, -1]
-            image *= curvature
-            slope = image.mean(1) @ design[:, :-1]
-            out = torch.cat([slope.expand(len(vector), -1), image.sum(0)[:, None]], 1)
-            return out.add_(vector, alpha=self.l2)
-
-        def precondition(vector: Tensor, active: Tensor) -> Tensor:
-            common = vector.mean(0, keepdim=True)
-            moved = self.basis.precondition(diagonal, common).expand(len(vector), -1).clone()
-            moved[:, -1] += ((vector[:, -1] - common[:, -1]) / own).to(moved.dtype)
-            return moved
-
-        return multiply, precondition
 
 
 def least_squares(design: Tensor, targets: Tensor, weights: Tensor, l2: float) -> Tensor:
@@ -168,10 +121,9 @@ class _Mixed:
         layout = self.layout
         if len(layout.binary):
             self._binary(layout.binary)
-        for columns in layout.softmax:
-            self._categorical(columns)
-        for columns in layout.tied:
-            self._ordinal(columns)
+        grouped = [column for one in layout.of_type("categorical", "ordinal") for column in one.columns]
+        if grouped:
+            self._grouped(torch.tensor(sorted(grouped)))
         if len(layout.squared):
             self._continuous(layout.squared)
         norm = math.sqrt(self.squares)
@@ -206,37 +158,17 @@ class _Mixed:
         )
         self._put(columns, solved)
 
-    def _categorical(self, columns: Tensor) -> None:
-        share = self._share(columns)
-        weights = self.weights[:, columns[0]]
-        solved = solve_label_head(
-            self.design,
-            self.targets[:, columns].double(),
-            None if bool((weights == 1).all()) else weights,
-            len(columns),
-            self.l2,
-            tolerance=share * self.tolerance,
-            accept=share * self.accept,
-            start=self._from(columns),
-            basis=self.basis,
-            what="head of a categorical concept",
-        )
-        self._put(columns, solved)
-
-    def _ordinal(self, columns: Tensor) -> None:
+    def _grouped(self, columns: Tensor) -> None:
         share, layout = self._share(columns), self.layout.select(columns)
         targets, weights = self.targets[:, columns], self.weights[:, columns]
-        problem = _OrdinalProblem(self.design, targets, weights, self.l2, layout, self.basis)
-        first = self._from(columns)
-        first = self.design.new_zeros(len(columns), self.design.shape[1]) if first is None else first
-        # A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
-        logits = self.design @ first.T
-        zero = math.log(2) * float(problem.shares.sum())
-        if float(problem.values(first, logits).sum()) > zero:
-            first, logits = torch.zeros_like(first), torch.zeros_like(logits)
+        problem = GroupedProblem(self.design, targets, weights, self.l2, layout, self.basis)
+        start = self._from(columns)
+        first, logits = self.design.new_zeros(len(columns), self.design.shape[1]), None
+        if start is not None:
+            first, logits = problem.better_start(start)
         result = minimise(problem, self.design, first, share * self.tolerance, logits)
         objective = float(problem.values(result.parameters, result.logits).sum())
-        self._put(columns, solution_of("head of an ordinal concept", result, objective, share * self.accept))
+        self._put(columns, solution_of("concept head", result, objective, share * self.accept))
 
     def _continuous(self, columns: Tensor) -> None:
         share, layout = self._share(columns), self.layout.select(columns)

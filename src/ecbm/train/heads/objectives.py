@@ -150,6 +150,10 @@ class ConceptObjective:
         """(n, k): the Hessian of concept j is Xᵀ diag(c_j) X + α."""
         return concept_curvature(logits, self._of(rows)[1], self._layout(rows))
 
+    def levelled(self, move: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
+        """A Newton step as it is: independent rows share nothing."""
+        return move
+
     def slopes(self, logits: Tensor, change: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """First and second derivative of every concept's loss along a change of its logits."""
         first = (change * concept_residual(logits, *self._of(rows), self._layout(rows))).sum(0)
@@ -160,13 +164,8 @@ class ConceptObjective:
 
 
 def label_residual(logits: Tensor, labels: Tensor) -> Tensor:
-    """softmax(l) − e_y: the derivative of every sample's cross-entropy by its class logits.
-
-    Labels are classes (n,), or distributions over them (n, classes).
-    """
+    """softmax(l) − e_y: the derivative of every sample's cross-entropy by its class logits."""
     residual = torch.softmax(logits, 1)
-    if labels.ndim == 2:
-        return residual.sub_(labels)
     residual[torch.arange(len(labels)), labels] -= 1
     return residual
 
@@ -179,7 +178,7 @@ class LabelObjective:
     design
         (n, d) float64 bottleneck values with a column of ones.
     labels, weights
-        (n,) classes or (n, classes) distributions over them, and weights (n,) (``None``: ones).
+        (n,) classes, and weights (``None``: ones).
     l2
         β.
     """
@@ -208,6 +207,10 @@ class LabelObjective:
     def curvature(self, probabilities: Tensor) -> Tensor:
         """(n, classes): the Hessian's diagonal block of class c is Bᵀ diag(c_c) B + β."""
         return self.shares.to(probabilities.dtype) * probabilities * (1 - probabilities)
+
+    def levelled(self, move: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
+        """A Newton step as it is: all rows belong together."""
+        return move
 
     def slopes(self, logits: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
         """First and second derivative of the loss along a change of logits, as sums over classes."""

@@ -46,6 +46,13 @@ def pull(alignment: Alignment, state: EditorState, solved: ConceptBottleneck) ->
     known = activate(features @ rows_of(state.model.concept_head).T, state.model.layout)
     before = alignment.terms_after.targets.double().mean(0).expand_as(after).clone()
     before[:, concepts.new] = known[:, concepts.old]
+    for column in solved.layout.squared.tolist():
+        # Measured concepts in the scale of the edited data, which may be another one.
+        old = int(concepts.origin[column])
+        if old >= 0:
+            model, low, high = state.model, solved.low[column], solved.high[column]
+            value = (known[:, old] - model.low[old]) / (model.high[old] - model.low[old])
+            before[:, column] = low + (high - low) * value
     return _rms(after - before)
 
 
