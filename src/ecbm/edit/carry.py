@@ -33,6 +33,8 @@ def with_heads(
         low,
         high,
         model.provenance,
+        model.layout,
+        model.percentiles,
     )
 
 
@@ -57,6 +59,7 @@ def carry(alignment: Alignment, *, refit_statistics: bool = True) -> ConceptBott
         concepts.carry(model.low),
         concepts.carry(model.high),
         Provenance("", model.provenance.training),
+        edited.layout,
     )
     if refit_statistics and not alignment.samples.complete:
         carried = restandardise(carried, alignment.after)

@@ -40,5 +40,19 @@ def evaluate(
     rows = [
         [name, figure(row["accuracy"]), figure(row["f1"]), figure(row["auc"]), str(row["count"])]
         for name, row in metrics["per_concept"].items()
+        if "rmse" not in row
     ]
-    print_table(["concept", "accuracy", "F1", "AUC", "labels"], rows, drop=("labels", "AUC", "F1"))
+    if rows:
+        print_table(["concept", "accuracy", "F1", "AUC", "labels"], rows, drop=("labels", "AUC", "F1"))
+    graded = [
+        [name, figure(row["grade_error"])] for name, row in metrics["per_concept"].items() if "grade_error" in row
+    ]
+    if graded:
+        print_table(["graded concept", "mean error in grades"], graded)
+    measured = [
+        [name, figure(row["r2"]), f"{row['rmse']:.4g} {row['unit']}".strip(), str(row["count"])]
+        for name, row in metrics["per_concept"].items()
+        if "rmse" in row
+    ]
+    if measured:
+        print_table(["measured concept", "R²", "error (RMSE)", "labels"], measured, drop=("labels",))

@@ -37,7 +37,8 @@ class _LabelProblem(LabelObjective):
     them, the exact diagonal block of every class is built at the present point and used from then on.
     """
 
-    together = True
+    together: bool | Tensor = True
+    alike = True
 
     def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, classes: int, l2: float) -> None:
         super().__init__(design, labels, weights, l2)
