@@ -14,8 +14,9 @@ from ecbm.errors import InputError, unknown_name
 from ecbm.files import write_json
 from ecbm.read.columns import Table
 from ecbm.read.dataset import Dataset
+from ecbm.read.inputs import TensorInputs
+from ecbm.read.reading import Asked, read_and_tell
 from ecbm.read.table_files import read_table
-from ecbm.read.tables import read_dataset
 from ecbm.read.write import write_dataset
 
 __all__ = ["edit_from", "read_edit", "write_edit"]
@@ -304,16 +305,18 @@ def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> 
     else:
         path = _path(value, place, folder)
     pictures = data is not None and len(data.inputs.shape) == 3 and data.inputs.shape[0] == 3
+    columns = data is not None and isinstance(data.inputs, TensorInputs) and data.inputs.columns is not None
     if features is None and images is None and not path.is_dir():
         features, images = _inputs_beside(path, pictures)
-        if features is None and images is None:
+        if features is None and images is None and not columns:
             raise InputError(
                 f"{place}: no inputs for {path.name}; put {path.stem}.npy beside it, or give an object "
                 '{"table": …, "features": …} or {"table": …, "images": …}'
             )
     size = (int(data.inputs.shape[1]), int(data.inputs.shape[2])) if data is not None and pictures else None
     everything = (1.0, 0.0, 0.0)
-    return read_dataset(path, features=features, images=images, image_size=size, splits=everything, ignore=ignore)
+    asked = Asked(features, images, size, everything, ignore=ignore)
+    return read_and_tell(path, asked, like=data).data
 
 
 def _check_columns(

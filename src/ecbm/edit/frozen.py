@@ -23,6 +23,7 @@ from ecbm.edit.warm import (
     OldConcepts,
     solve_moved_concepts,
 )
+from ecbm.read.inputs import TensorInputs
 from ecbm.train.backbones import Standardise
 from ecbm.train.heads.activations import tie
 from ecbm.train.heads.objectives import concept_curvature, concept_losses, concept_residual
@@ -185,6 +186,13 @@ class KeptRows:
         old = self.heads.residuals(concepts)
         return torch.cat([old, old.new_zeros(len(old), self.logits.shape[1] - old.shape[1])], 1)
 
+    def gone(self, before: int) -> Tensor:
+        """Kept rows, of ``before``, that the edited objective is no sum over."""
+        left = torch.ones(before, dtype=torch.bool)
+        if self.base is not None:
+            left[self.base[self.base < before]] = False
+        return left.nonzero().flatten()
+
     def gather(self, logits: Tensor) -> Tensor:
         """(k, rows) as (k, n')."""
         return logits if self.base is None else logits[:, self.base]
@@ -197,21 +205,34 @@ def kept_rows(alignment: Alignment, heads: FrozenHeads) -> KeptRows:
     if samples.unchanged:
         return KeptRows(heads, KeptDesign(exact, single), heads.logits, None, None)
     backbone, logits = alignment.model.backbone, heads.logits
+    # Statistics come from the samples that are left and from no others: nothing of a removed one stays in them.
+    moved = None if samples.complete else restandardised(alignment.model, alignment.after)
     base = samples.origin.clone()
-    base[samples.come] = samples.before + torch.arange(len(samples.come))
-    if len(samples.come):
+    come = samples.come if moved is None else _come(alignment)
+    base[come] = samples.before + torch.arange(len(come))
+    if len(come):
+        given = alignment.after.inputs.take(come)
+        if moved is not None:
+            given = torch.where(given.isnan(), moved.statistics.mean, given.double())
         with torch.no_grad():
-            added = backbone(alignment.after.inputs.take(samples.come))
+            added = backbone(given)
         added = torch.cat([added, torch.ones(len(added), 1, dtype=torch.float64)], 1)
         exact, single = torch.cat([exact, added]), torch.cat([single, added.float()])
         logits = torch.cat([logits, heads.parameters @ added.T], 1)
     if samples.complete:
         return KeptRows(heads, KeptDesign(exact, single), logits, base, None)
-    # Statistics come from the samples that are left and from no others: nothing of a removed one stays in them.
-    moved = restandardised(alignment.model, alignment.after)
     assert moved is not None
     coordinates = Coordinates(moved.ratio, moved.offset)
     return KeptRows(heads, KeptDesign(exact, single, coordinates), logits, base, moved.statistics)
+
+
+def _come(alignment: Alignment) -> Tensor:
+    """New rows: of samples that came, and of samples with missing values, which now have other means there."""
+    samples, inputs = alignment.samples, alignment.after.inputs
+    if not (isinstance(inputs, TensorInputs) and inputs.has_missing):
+        return samples.come
+    missing = inputs.tensor[samples.new].isnan().any(1)
+    return torch.cat([samples.come, samples.new[missing]])
 
 
 def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Tensor) -> LeadingInverses:
@@ -219,7 +240,7 @@ def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Te
     kept = heads.leading.of(concepts)
     if rows.base is None:
         return kept
-    gone, count = samples.gone, samples.before
+    gone, count = rows.gone(samples.before), samples.before
     kept = kept.after(rows.design.single[gone], heads.curvature[concepts][:, gone], -1)
     added = concept_curvature(rows.logits[concepts, count:].float()).div_(count)
     return kept.after(rows.design.single[count:], added, 1)

@@ -17,6 +17,7 @@ from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
 from ecbm.edit.traces import traces_of
 from ecbm.read.concept_types import ConceptLayout
+from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
 from ecbm.train.heads.activations import activate
@@ -227,13 +228,21 @@ def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str
 def _design_norm(alignment: Alignment, state: EditorState, model: ConceptBottleneck, design: Tensor) -> float:
     """An upper bound on the spectral norm of the edited training features, from kept ones if they are wide."""
     old, new, samples = alignment.model.backbone, model.backbone, alignment.samples
-    if not (isinstance(old, Standardise) and isinstance(new, Standardise)):
+    if not (isinstance(old, Standardise) and isinstance(new, Standardise)) or _has_missing(alignment):
         return spectral_bound(design)
     ratio, offset = old.scale / new.scale, (old.mean - new.mean) / new.scale
     # Rows that stay are x' = ratio · x + offset of kept ones; removing rows lowers the norm.
     stay = math.sqrt(samples.before * state.basis.largest) * max(float(ratio.max()), 1.0)
     stay += math.sqrt(samples.after) * float(offset.norm())
     return math.hypot(stay, float(design[samples.come].norm())) * (1 + 1e-9)
+
+
+def _has_missing(alignment: Alignment) -> bool:
+    """Whether training inputs have gaps: what is put there moves with the statistics, and rows with it."""
+    return any(
+        isinstance(part.inputs, TensorInputs) and part.inputs.has_missing
+        for part in (alignment.before, alignment.after)
+    )
 
 
 def _drift(

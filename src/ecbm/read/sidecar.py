@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from ecbm.errors import InputError
+from ecbm.read.feature_columns import FeatureColumns
 
 __all__ = ["SIDECAR", "Sidecar", "find_table", "read_sidecar", "write_sidecar"]
 
@@ -29,11 +30,16 @@ class Sidecar:
     image_size: tuple[int, int] | None = None
     concept_types: dict[str, str] = dataclasses.field(default_factory=dict)
     units: dict[str, str] = dataclasses.field(default_factory=dict)
+    feature_columns: FeatureColumns | None = None
 
 
 def write_sidecar(folder: Path, sidecar: Sidecar) -> None:
     """Write ``dataset.json``."""
     content = {"format": _FORMAT, "version": _VERSION, **dataclasses.asdict(sidecar)}
+    if sidecar.feature_columns is not None:
+        content["feature_columns"] = json.loads(sidecar.feature_columns.to_bytes())
+    else:
+        del content["feature_columns"]
     # Where every concept is binary the file is what it was before there were types.
     content = {name: value for name, value in content.items() if value != {}}
     text = json.dumps(content, indent=2, ensure_ascii=False)
@@ -71,6 +77,11 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         and _texts_by_name(units)
         and (size is None or (isinstance(size, list) and len(size) == 2 and all(type(s) is int for s in size)))
     )
+    given = content.get("feature_columns")
+    try:
+        features = None if given is None else FeatureColumns.from_plain(given)
+    except (TypeError, KeyError, AttributeError):
+        sound = False
     if not sound:
         raise InputError(f"{path}: damaged (a field is missing or of the wrong kind); write the dataset again")
     return Sidecar(
@@ -82,6 +93,7 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         image_size=None if size is None else (size[0], size[1]),
         concept_types=types,
         units=units,
+        feature_columns=features,
     )
 
 

@@ -19,7 +19,7 @@ from PIL import Image
 
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import ImageInputs, Inputs
+from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
 from ecbm.read.sidecar import Sidecar, write_sidecar
 
 __all__ = ["write_dataset"]
@@ -89,6 +89,7 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
                 size,
                 data.layout.declared,
                 data.layout.units,
+                data.inputs.columns if isinstance(data.inputs, TensorInputs) else None,
             ),
         )
         if folder.is_dir():

@@ -17,7 +17,7 @@ from ecbm import parallel
 from ecbm.errors import InputError
 from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import Inputs, rows_at_once
+from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
 from ecbm.train.heads.activations import activate
 from ecbm.train.heads.label import solve_label_head
 from ecbm.train.heads.mixed import solve_heads
@@ -57,6 +57,9 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
     for name, count in zip(data.class_names, counts.tolist(), strict=True):
         if count == 0:
             raise InputError(f"class {name!r} has no sample in the train split; add some or drop the class")
+    gaps = isinstance(data.inputs, TensorInputs) and data.inputs.has_missing
+    if gaps and recipe.backbone not in ("linear", "mlp"):
+        raise InputError("features are missing in some samples; only the backbones 'linear' and 'mlp' replace them")
     if not data.concept_names:
         raise InputError("the dataset has no concepts; a concept bottleneck model needs at least one")
     for name, missing in zip(data.concept_names, train.concepts.isnan().all(0).tolist(), strict=True):

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["predict"]
 
-_PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 # More rows than this are for a table, not for a terminal.
 _MOST_SHOWN = 40
 
@@ -34,7 +33,8 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Pictures, folders or zips of pictures, feature arrays (.npy, .npz), or ids of samples.",
+            help="Pictures, folders or zips of pictures, feature arrays (.npy, .npz), tables with the columns that "
+            "the model knows, or ids of samples.",
             show_default=False,
         ),
     ] = None,
@@ -243,6 +243,8 @@ def _inputs(
 ) -> tuple[list[str], Inputs]:
     from ecbm.read.features import read_features
     from ecbm.read.inputs import ImageInputs, TensorInputs
+    from ecbm.read.picture_names import PICTURES, pictures_in
+    from ecbm.read.table_files import TABLES
 
     if given is None:
         part = opened.data(version).split(split or "")
@@ -267,22 +269,17 @@ def _inputs(
         elif len(shape) == 1 and tuple(rows.shape) == (shape[0], 1):
             rows = rows.T
         return [str(number) for number in range(len(rows))], TensorInputs(rows)
+    if size is None and path.suffix.lower() in TABLES:
+        from ecbm.read.new_rows import new_rows
+
+        return new_rows(path, opened.data(version))
     if size is None:
-        raise InputError(f"{given}: this model reads feature rows; give an array (.npy, .npz) or a sample's id")
+        raise InputError(
+            f"{given}: this model reads feature rows; give an array (.npy, .npz), a table or a sample's id"
+        )
     if path.is_file() and path.suffix.lower() != ".zip":
         return [path.name], ImageInputs(path.parent, [path.name], size)
-    names = _pictures(path)
+    names = pictures_in(path)
     if not names:
-        raise InputError(f"{given}: no pictures in it ({', '.join(_PICTURES)})")
+        raise InputError(f"{given}: no pictures in it ({', '.join(PICTURES)})")
     return names, ImageInputs(path, names, size)
-
-
-def _pictures(path: Path) -> list[str]:
-    if path.is_dir():
-        found = [str(item.relative_to(path)) for item in path.rglob("*") if item.is_file()]
-    else:
-        from ecbm.read.pictures import open_archive
-
-        with open_archive(path) as archive:
-            found = archive.namelist()
-    return sorted(name for name in found if name.lower().endswith(_PICTURES))
