@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import zipfile
 from collections.abc import Sequence
@@ -12,9 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from ecbm.errors import InputError
+from ecbm.read.decoding import decode_picture, undecodable
 
 __all__ = ["PictureStore", "open_archive"]
 
@@ -148,16 +148,10 @@ class PictureStore:
 
     def _open(self, index: int) -> Image.Image:
         try:
-            picture: Image.Image = Image.open(io.BytesIO(self.read(index)))
-            picture.load()
-            if picture.mode.startswith("I"):
-                # 16-bit grey: Pillow's own conversion would clip all but the darkest values.
-                picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-            return picture.convert("RGB")
+            return decode_picture(self.read(index))
         # Decoders and archives raise nearly every kind of exception on damaged files.
         except Exception as error:
-            why = f"cannot be decoded ({_reason(error)})"
-            raise InputError(f"{self.where(index)}: {why}; replace the file") from None
+            raise InputError(f"{self.where(index)}: {undecodable(error)}") from None
 
     def _size_of_first(self) -> tuple[int, int]:
         if not self.names:
@@ -178,9 +172,3 @@ class PictureStore:
         decoded: NDArray[np.uint8] = np.asarray(picture, np.uint8).transpose(2, 0, 1)
         return decoded
 
-
-def _reason(error: Exception) -> str:
-    """Why a picture was not decoded. Pillow names the memory it read from, which says nothing to a person."""
-    if isinstance(error, UnidentifiedImageError):
-        return "it is no picture of a known kind"
-    return " ".join(str(error).split())[:150]

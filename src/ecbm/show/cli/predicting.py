@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["predict"]
 
-_PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+_PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".dcm")
 # More rows than this are for a table, not for a terminal.
 _MOST_SHOWN = 40
 
