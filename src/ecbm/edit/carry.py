@@ -33,6 +33,7 @@ def with_heads(
         low,
         high,
         model.provenance,
+        model.front,
     )
 
 
@@ -57,6 +58,7 @@ def carry(alignment: Alignment, *, refit_statistics: bool = True) -> ConceptBott
         concepts.carry(model.low),
         concepts.carry(model.high),
         Provenance("", model.provenance.training),
+        model.front,
     )
     if refit_statistics and not alignment.samples.complete:
         carried = restandardise(carried, alignment.after)

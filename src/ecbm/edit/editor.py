@@ -16,6 +16,7 @@ from ecbm.edit.report import report_of
 from ecbm.edit.state import EditorState, Facts
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
+from ecbm.train.extraction import extract_missing, seen_through
 from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["EditResult", "Editor"]
@@ -70,7 +71,7 @@ class Editor:
                 "concepts or classes of the model and the data differ; pass the data it was trained on"
             )
         self.model, self.data = model, data
-        self.state = EditorState(model, data)
+        self.state = EditorState(model, seen_through(model.front, data))
 
     def __repr__(self) -> str:
         return f"Editor({self.model!r}, {self.data!r}, kept: {', '.join(self.state.seconds) or 'nothing yet'})"
@@ -99,10 +100,13 @@ class Editor:
         chosen = _options(options)
         started = time.monotonic()
         edited, changes = self._edited(edit)
-        alignment = align(self.model, self.data, changes.edit, edited, self.state.terms)
+        seen = seen_through(self.model.front, edited)
+        alignment = align(self.model, self.state.data, changes.edit, seen, self.state.terms)
         seconds: dict[str, float] = {"prepare": time.monotonic() - started}
         if not changes.edit:
             return self._nothing(alignment, method, seconds, changes)
+        for data in (self.state.data, seen):
+            extract_missing(data)
         before, mark = dict(self.state.seconds), time.monotonic()
         outcome = METHODS[method](alignment, self.state, chosen)
         fitted = {name: cost - before.get(name, 0.0) for name, cost in self.state.seconds.items()}
@@ -127,7 +131,8 @@ class Editor:
         as they are not stale (:class:`~ecbm.edit.state.EditorState`).
         """
         editor = Editor(result.model, result.data)
-        editor.state = self.state.follow(result.model, result.data, result.facts, curvature=curvature)
+        seen = seen_through(result.model.front, result.data)
+        editor.state = self.state.follow(result.model, seen, result.facts, curvature=curvature)
         return editor
 
     def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Changes]:

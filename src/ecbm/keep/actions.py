@@ -28,6 +28,7 @@ from ecbm.keep.records import Version, erased, untrained
 from ecbm.keep.removed import removed_concepts
 from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import store_dataset, store_edited
+from ecbm.keep.stored_features import keep_features, open_features
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.workspace import Workspace
@@ -142,7 +143,10 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     cache = workspace.folder / "cache"
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
-    trained = train_and_tell(data, recipe, checkpoint=cache / f"training-{name}.safetensors")
+    checkpoint = cache / f"training-{name}.safetensors"
+    trained = train_and_tell(
+        data, recipe, checkpoint=checkpoint, keep=lambda front: open_features(workspace.folder, front, writes=True)
+    )
     model = trained.model
     editor = Editor(model, data)
     editor.state.prepare(trained.design, trained.basis)
@@ -179,6 +183,7 @@ def _keep_trained(
         stored = store_model(model, opened.put)
         new = NewVersion("train", version.version, stored, version.data, summary, facts)
         number = opened.commit_version(new, details)
+        keep_features(model, data)
         keep_facts(workspace.folder, editor, Recalled(number))
     return number
 
@@ -242,5 +247,6 @@ def edit_model(
         details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(changes)]
         new = NewVersion("edit", parent.version, model, data, summary, facts)
         version = opened.commit_version(new, details)
+        keep_features(result.model, result.data)
         keep_facts(workspace.folder, editor.follow(result, curvature=False), recalled)
     return version, result.report

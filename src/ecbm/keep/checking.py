@@ -24,7 +24,7 @@ __all__ = ["check_workspace"]
 
 _BACKUP = "restore it from a backup"
 _KNOWN = {database.NAME, f"{database.NAME}-wal", f"{database.NAME}-shm", "seal", "changing", transaction.LOCK}
-_FOLDERS = {"objects", "unfinished", *SIDE_FOLDERS}
+_FOLDERS = {"objects", "unfinished", "features", *SIDE_FOLDERS}
 
 Problem = dict[str, str]
 

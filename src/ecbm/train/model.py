@@ -16,6 +16,8 @@ from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset, concept_groups
 from ecbm.read.inputs import Inputs, rows_at_once
 from ecbm.read.samples import Sample
+from ecbm.train.extraction import SeenInputs, seen_through
+from ecbm.train.front import Front
 from ecbm.train.predictions import Predicted, Probabilities
 from ecbm.train.recipe import Recipe
 
@@ -70,6 +72,8 @@ class ConceptBottleneck(nn.Module):
         quartiles of the training logits (``stages.logit_range``).
     provenance
         What it was trained on.
+    front
+        What happens to a picture before the backbone: preprocessing and frozen layers.
     """
 
     low: Tensor
@@ -89,8 +93,10 @@ class ConceptBottleneck(nn.Module):
         low: Tensor,
         high: Tensor,
         provenance: Provenance | None = None,
+        front: Front | None = None,
     ) -> None:
         super().__init__()
+        self.front = front
         self.backbone = backbone
         self.concept_head = concept_head
         self.label_head = label_head
@@ -147,13 +153,29 @@ class ConceptBottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Concept logits and class logits of a batch."""
-        logits = self.concept_logits_from(self.backbone(x))
+        logits = self.concept_logits_from(self.backbone(x if self.front is None else self.front(x)))
         return logits, self.label_head(self.bottleneck_from(logits))
 
     # -- predictions, in evaluation mode and without gradients ---------------------------------------------
 
+    @property
+    def seen_shape(self) -> tuple[int, ...]:
+        """Shape of what the backbone reads: an input, or what the front makes of it."""
+        return self.input_shape if self.front is None else self.front.shape
+
     def _batches(self, samples: Samples) -> Iterator[Tensor]:
+        """What the backbone reads, in batches."""
+        if self.front is not None and isinstance(samples, Dataset):
+            samples = seen_through(self.front, samples)
         x = _inputs_of(samples)
+        if isinstance(x, SeenInputs):
+            for part in torch.arange(len(x)).split(rows_at_once(x.shape)):
+                yield x.take(part).to(self.device)
+            return
+        for part in self._pixels(x):
+            yield part if self.front is None else self.front(part)
+
+    def _pixels(self, x: Tensor | Inputs) -> Iterator[Tensor]:
         shape = tuple(x.shape[1:] if isinstance(x, Tensor) else x.shape)
         if shape != self.input_shape:
             if isinstance(x, Tensor) and tuple(x.shape) == self.input_shape:
@@ -309,6 +331,8 @@ class ConceptBottleneck(nn.Module):
         """Hexadecimal digest of names, recipe and every parameter and buffer."""
         total = hashlib.blake2b(digest_size=20)
         total.update(repr((self.concept_names, self.class_names, sorted(self.recipe.to_dict().items()))).encode())
+        if self.front is not None:
+            total.update(self.front.settings.identity.encode())
         for name, value in sorted(self.state_dict().items()):
             total.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
             # Viewed as bytes: NumPy knows no bfloat16.

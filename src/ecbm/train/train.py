@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
+from ecbm.train.extraction import extract_missing, pictures_of, seen_through
+from ecbm.train.feature_rows import FeatureRows
+from ecbm.train.front import Front
+from ecbm.train.fronts import build_front
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.objectives import rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
@@ -121,6 +126,7 @@ def train(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    front: Front | None = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -136,6 +142,8 @@ def train(
         training gives the same bytes as one that was never interrupted. Removed when training has finished.
     start
         A model to start the backbone from (warm start) instead of fresh weights.
+    front
+        The front of another model (``model.front``) that this one should share, with the features it has kept.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -151,7 +159,7 @@ def train(
     >>> model.provenance.training["concept_gradient_norm"] < 1e-10
     True
     """
-    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, **fields).model
+    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, front=front, **fields).model
 
 
 def train_and_tell(
@@ -160,32 +168,56 @@ def train_and_tell(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    front: Front | None = None,
+    keep: Callable[[Front], FeatureRows] | None = None,
     **fields: Any,
 ) -> Trained:
-    """:func:`train`, with what it has found out on the way."""
+    """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
-        return _train(data, chosen, checkpoint, start)
+        return _train(data, chosen, checkpoint, start, front, keep)
+
+
+def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
+    """The front, and the layers behind it that are trained; a whole network that is frozen may be given."""
+    if given is not None and recipe.is_frozen and tuple(shape) == given.settings.input_shape:
+        return given, None
+    return build_front(recipe, shape) or (None, None)
 
 
 def _train(
-    data: Dataset, recipe: Recipe, checkpoint: str | Path | None, start: ConceptBottleneck | None
+    pictures: Dataset,
+    recipe: Recipe,
+    checkpoint: str | Path | None,
+    start: ConceptBottleneck | None,
+    front: Front | None,
+    keep: Callable[[Front], FeatureRows] | None,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
-    recipe = resolve_backbone(recipe, tuple(data.inputs.shape))
-    stages.check_trainable(data, recipe)
+    pictures = pictures_of(pictures)
+    shape = tuple(pictures.inputs.shape)
+    recipe = resolve_backbone(recipe, shape)
+    stages.check_trainable(pictures, recipe)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        front, tail = _front(recipe, shape, front)
+    data = seen_through(front, pictures)
+    log: dict[str, Any] = {}
+    if front is not None and front.keeps:
+        front.rows = keep(front) if keep is not None else front.rows
+        extract_missing(data)
+        log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive = positive_weights(train_data, recipe)
     terms = concept_terms(train_data.concepts, positive)
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
     joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
-    log: dict[str, Any] = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        statistics = train_data.x if recipe.backbone in ("linear", "mlp") else None
-        backbone = build_backbone(recipe, tuple(data.inputs.shape), statistics)
+        statistics = train_data.x if recipe.is_linear or recipe.backbone == "mlp" else None
+        backbone = tail or build_backbone(recipe, tuple(data.inputs.shape), statistics)
         if start is not None:
             backbone = copy.deepcopy(start.backbone)
         concept_head: nn.Linear | None = None
@@ -237,10 +269,11 @@ def _train(
         data.concept_names,
         data.class_names,
         recipe,
-        data.inputs.shape,
+        shape,
         positive,
         low,
         high,
         Provenance(data.fingerprint, log),
+        front,
     )
     return Trained(model, design, basis)

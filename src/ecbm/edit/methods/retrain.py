@@ -15,5 +15,5 @@ def retrain_edit(alignment: Alignment, state: EditorState, options: Options) -> 
     """Train on the edited data, from fresh weights or (``warm_start``) from the present backbone."""
     edited = alignment.edited
     start = carry(alignment) if options.warm_start else None
-    model = train(edited, state.model.recipe_for(edited.concept_names), start=start)
+    model = train(edited, state.model.recipe_for(edited.concept_names), start=start, front=state.model.front)
     return Outcome(model, {"warm_start": options.warm_start})

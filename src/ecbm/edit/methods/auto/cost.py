@@ -186,7 +186,7 @@ class CostModel:
 def _operations(model: ConceptBottleneck) -> tuple[float, tuple[float, ...]]:
     """One sample's way through backbone and concept head, and from every cut on."""
     model.eval()
-    example = torch.zeros(1, *model.input_shape)
+    example = torch.zeros(1, *model.seen_shape)
 
     def rest(tail: Callable[[Tensor], Tensor]) -> Callable[[Tensor], object]:
         return lambda x: model.concept_logits_from(tail(x))

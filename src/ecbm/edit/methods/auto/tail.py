@@ -65,7 +65,7 @@ class LiveTail:
             [p for p in network.parameters() if p.requires_grad], recipe.concept_regularisation, axes
         )
         done = train_tail(network, optimiser, maps, terms, recipe, steps, rate, ladder.deadline)
-        shape = model.input_shape
+        shape = model.seen_shape
         design = tail_design(cut, maps, shape)
         validation = None
         if "val" in alignment.edited.split_sizes:
