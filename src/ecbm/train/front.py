@@ -185,7 +185,7 @@ class Front:
         return self._checked(module(x))
 
     def through(self, pictures: Tensor) -> Tensor:
-        """:meth:`__call__` for any number of pictures: a few at a time, which keeps layers in the processor's cache."""
+        """Any number of pictures, a few at a time: what lies between layers should stay in the processor's cache."""
         if not len(pictures):
             return pictures.new_zeros(0, *self.shape)
         size = rows_at_once((3, *(self.settings.preprocessing.size or self.settings.input_shape[1:])))

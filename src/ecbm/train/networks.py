@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ecbm.errors import InputError
+from ecbm.errors import InputError, unknown_name
 from ecbm.train.preprocessing import Preprocessing
 from ecbm.train.resnet import resnet18
 
@@ -102,9 +102,7 @@ def _from_timm(what: str, pretrained: bool) -> Network:
     name = f"timm:{what}"
     timm = _library("timm", name)
     if not timm.is_model(what):
-        near = timm.list_models(f"*{what.partition('.')[0]}*")[:5]
-        hint = f"; did you mean {', '.join(near)}?" if near else "; timm.list_models() has their names"
-        raise InputError(f"timm has no network {what!r}{hint}")
+        raise unknown_name("network", what, timm.list_models(), "timm")
     try:
         module = timm.create_model(what, pretrained=pretrained, num_classes=0)
     # Downloads fail in many ways: no network, no such file, a damaged cache.
@@ -129,11 +127,7 @@ def _from_torchvision(what: str, pretrained: bool) -> Network:
     torchvision = _library("torchvision", name)
     models = importlib.import_module("torchvision.models")
     if what not in models.list_models():
-        near = [one for one in models.list_models() if what.split("_")[0] in one][:5]
-        hint = (
-            f"; did you mean {', '.join(near)}?" if near else "; torchvision.models.list_models() has their names"
-        )
-        raise InputError(f"torchvision has no network {what!r}{hint}")
+        raise unknown_name("network", what, models.list_models(), "torchvision")
     weights = models.get_model_weights(what).DEFAULT
     try:
         module = models.get_model(what, weights=weights if pretrained else None)
@@ -218,7 +212,7 @@ def load_weights(network: Network, weights: str) -> Network:
 
 
 def _by_order(network: Network, state: Mapping[str, Tensor], package: str) -> dict[str, Tensor]:
-    """Weights under timm's names: the packages' networks have the same layers in the same order, called otherwise."""
+    """Weights under timm's names: the packages' networks have the same layers in the same order."""
     expected = network.module.state_dict()
     values = [value for name, value in state.items() if not name.startswith("_fc.")]
     if [value.shape for value in values] != [value.shape for value in expected.values()]:

@@ -78,8 +78,10 @@ class Preprocessing:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Preprocessing:
         """Inverse of :meth:`to_dict`."""
-        values: dict[str, Any] = dict(fields)
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        values: dict[str, Any] = {}
+        for name, value in fields.items():
+            values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
 
     def replaced(self, given: Mapping[str, Any] | None) -> Preprocessing:
         """With some fields given by the user, checked."""
