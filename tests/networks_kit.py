@@ -19,8 +19,8 @@ SMALL = {"size": 64, "crop": 1.0}
 def timm() -> None:
     """Import timm, or skip the test.
 
-    timm imports torchvision. Some builds of torchvision come without the compiled operators that belong to the torch
-    beside them; declaring two names lets its Python part be imported, which is all that networks need.
+    timm imports torchvision. Some builds of torchvision come without the compiled operators that belong to the
+    torch beside them; declaring two names lets its Python part be imported, which is all that networks need.
     """
     if importlib.util.find_spec("timm") is None:
         pytest.skip("needs ecbm[pretrained]")

@@ -48,9 +48,15 @@ def features_by_hand(data: ecbm.Dataset) -> torch.Tensor:
 
 def test_a_frozen_network_is_the_linear_model_on_its_features(data, model):
     rows = ecbm.Dataset(
-        data.ids, features_by_hand(data), data.concepts, data.labels, data.concept_names, data.class_names, data.splits
+        data.ids,
+        features_by_hand(data),
+        data.concepts,
+        data.labels,
+        data.concept_names,
+        data.class_names,
+        data.splits,
     )
-    linear = ecbm.train(rows, ecbm.Recipe(backbone="linear"))
+    linear = ecbm.train(rows, backbone="linear", concept_l2=model.recipe.concept_regularisation)
     difference = linear.class_probabilities(rows) - model.class_probabilities(data)
     assert float(difference.abs().max()) < 1e-4  # float32 features, computed in other batches
 
@@ -126,6 +132,19 @@ def test_features_of_an_earlier_layer(data):
     assert torch.allclose(found, expected, atol=1e-5)
 
 
+def test_features_of_several_layers_are_joined(data):
+    model = ecbm.train(data, networks_kit.own(layer=["first", "norm"]))
+    assert model.recipe.layer == "first+norm"
+    network = networks_kit.eye().eval()
+    with torch.no_grad():
+        first = network.first(data.x)
+        expected = torch.cat(
+            [first, network.norm(network.second(first.relu())).repeat_interleave(2, 2).repeat_interleave(2, 3)], 1
+        )
+    found = seen_through(model.front, data).inputs.take(range(len(data)))
+    assert torch.allclose(found, expected.mean((2, 3)), atol=1e-5)
+
+
 def test_half_precision_is_rounded_in_training_and_prediction_alike(data):
     model = ecbm.train(data, networks_kit.own(feature_precision="float16"))
     kept = seen_through(model.front, data).inputs.take(range(8))
@@ -156,7 +175,9 @@ def test_the_networks_own_preprocessing_is_kept_in_the_model(data):
 def test_a_module_may_be_frozen_too(data):
     model = ecbm.train(data, backbone=networks_kit.eye(), frozen=True)
     assert model.front.settings.backbone == "custom"
-    assert ecbm.Editor(model, data).apply(ecbm.Edit(remove_samples=[data.split("train").ids[0]])).report["certificate"]
+    assert (
+        ecbm.Editor(model, data).apply(ecbm.Edit(remove_samples=[data.split("train").ids[0]])).report["certificate"]
+    )
 
 
 # -- trained behind a layer ----------------------------------------------------------------------------------
@@ -176,7 +197,9 @@ def test_the_front_of_a_trained_tail_runs_once_for_each_picture(data, monkeypatc
     runs: list[int] = []
     conv = nn.Conv2d.forward
     monkeypatch.setattr(
-        nn.Conv2d, "forward", lambda self, x: (runs.append(len(x)) if self.in_channels == 3 else None) or conv(self, x)
+        nn.Conv2d,
+        "forward",
+        lambda self, x: (runs.append(len(x)) if self.in_channels == 3 else None) or conv(self, x),
     )
     model = ecbm.train(data, networks_kit.own(frozen="until:first", epochs=3))
     trial = 1
@@ -189,9 +212,10 @@ def test_a_network_by_name_can_be_trained_whole(data):
     model = ecbm.train(data, networks_kit.own(frozen=False, epochs=2))
     assert model.front.shape == data.inputs.shape
     assert not torch.equal(model.backbone.first.weight, networks_kit.eye().first.weight)
-    assert "certificate" in ecbm.Editor(model, data).apply(
-        ecbm.Edit(remove_samples=[data.split("train").ids[0]]), "exact"
-    ).report
+    assert (
+        "certificate"
+        in ecbm.Editor(model, data).apply(ecbm.Edit(remove_samples=[data.split("train").ids[0]]), "exact").report
+    )
 
 
 # -- names and refusals --------------------------------------------------------------------------------------
@@ -200,10 +224,13 @@ def test_a_network_by_name_can_be_trained_whole(data):
 def test_pretrained_says_which_network_it_is(data):
     networks_kit.lite0()
     recipe = resolve_backbone(networks_kit.pretrained(), data.inputs.shape)
-    assert (recipe.backbone, recipe.weights) == (OFFLINE[networks_kit.LITE0], networks_kit.LITE0)
+    assert (recipe.backbone, recipe.weights) == (OFFLINE[networks_kit.LITE0][0], networks_kit.LITE0)
     best = resolve_backbone(ecbm.Recipe(backbone="pretrained"), data.inputs.shape)
-    assert best.backbone in OFFLINE.values()
+    assert best.backbone in [name for name, _ in OFFLINE.values()]
     assert best.is_frozen
+    # Twice the pictures' 32 px; a network's own size where that is smaller.
+    assert best.preprocessing == {"size": (64, 64)}
+    assert resolve_backbone(ecbm.Recipe(backbone="pretrained"), (3, 224, 300)).preprocessing is None
 
 
 def test_the_offline_network_sees_birds(data):

@@ -102,7 +102,7 @@ def test_a_network_is_what_is_in_front_of_a_layer_and_then_what_is_behind_it(nam
 
 def test_a_layer_that_something_goes_around_is_refused():
     networks_kit.timm()
-    with pytest.raises(InputError, match="goes around 'layer3.0.conv1'"):
+    with pytest.raises(InputError, match=r"goes around 'layer3\.0\.conv1'"):
         behind(build_network("timm:resnet18").module, "layer3.0.conv1")
 
 

@@ -137,7 +137,9 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     start_from(version.version, expected)
     if version.data is None:
         raise erased(version)
-    recipe = recipe or workspace.recipe
+    if recipe is None:
+        recipe = workspace.recipe
+        workspace.check_trusted(recipe)
     signed = signature.details()
     data = workspace.data(version.version)
     cache = workspace.folder / "cache"

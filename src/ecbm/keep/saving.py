@@ -7,7 +7,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBottleneck:
+def load(folder: str | Path, *, backbone: nn.Module | None = None, trust: Sequence[str] = ()) -> ConceptBottleneck:
     """Load a saved model, bit for bit; shapes, finiteness, format version and fingerprint are checked.
 
     Parameters
@@ -160,6 +160,8 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
         Folder written by :func:`save`.
     backbone
         The module of a custom backbone (only its architecture matters; weights come from the file).
+    trust
+        Modules that may be imported to build a backbone of somebody's own (``"package.module:factory"``).
     """
     folder = Path(folder)
     config = _read_config(folder)
@@ -170,7 +172,7 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
         state = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
-    return model_from(config, state, folder / _CONFIG, path, backbone, lambda: _read_front(folder / _FRONT))
+    return model_from(config, state, folder / _CONFIG, path, backbone, lambda: _read_front(folder / _FRONT), trust)
 
 
 def _read_front(path: Path) -> dict[str, Tensor]:
@@ -185,18 +187,19 @@ def front_from(
     recipe: Recipe,
     backbone: nn.Module | None,
     weights: Callable[[], Mapping[str, Tensor]],
+    trust: Sequence[str],
 ) -> Front | None:
     """The front that a config speaks of; its weights are read when they are needed."""
     if "front" not in config:
         return None
     settings = FrontSettings.from_dict(config["front"])
     if settings.frozen == "none":
-        return Front(settings, {})
+        return Front(settings, {}, trust=trust)
     if settings.backbone == "custom" and backbone is not None:
         network = copy.deepcopy(backbone)
         network.load_state_dict(dict(weights()))
         return Front(settings, weights, network)
-    return Front(settings, weights)
+    return Front(settings, weights, trust=trust)
 
 
 def model_from(
@@ -206,6 +209,7 @@ def model_from(
     path: Path,
     backbone: nn.Module | None = None,
     frozen_weights: Callable[[], Mapping[str, Tensor]] = dict,
+    trust: Sequence[str] = (),
 ) -> ConceptBottleneck:
     """The model of a config and its tensors; the paths are those named in errors.
 
@@ -214,7 +218,7 @@ def model_from(
     try:
         recipe = Recipe.from_dict(config["recipe"], backbone)
         shape = tuple(config["input_shape"])
-        front = front_from(config, recipe, backbone, frozen_weights)
+        front = front_from(config, recipe, backbone, frozen_weights, trust)
         seen = shape if front is None else front.shape
         with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: the caller's seed is not used up
             if front is not None and not recipe.is_frozen:

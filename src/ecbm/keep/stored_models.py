@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from safetensors.torch import load as tensors_from
@@ -40,8 +40,8 @@ def store_model(model: ConceptBottleneck, put: Callable[[bytes], str]) -> dict[s
     return {"config": put(canonical(config).encode()), "parts": parts}
 
 
-def load_model(manifest: dict[str, Any], store: ObjectStore) -> ConceptBottleneck:
-    """The model of a manifest, bit for bit."""
+def load_model(manifest: dict[str, Any], store: ObjectStore, trust: Sequence[str] = ()) -> ConceptBottleneck:
+    """The model of a manifest, bit for bit; ``trust`` as for :func:`ecbm.load`."""
     config = json.loads(store.get(manifest["config"]))
     state: dict[str, Tensor] = {}
     parts = dict(manifest["parts"])
@@ -53,4 +53,4 @@ def load_model(manifest: dict[str, Any], store: ObjectStore) -> ConceptBottlenec
     def frozen_weights() -> dict[str, Tensor]:
         return {} if front is None else dict(tensors_from(store.get(front)))
 
-    return model_from(config, state, path, path, frozen_weights=frozen_weights)
+    return model_from(config, state, path, path, frozen_weights=frozen_weights, trust=trust)

@@ -43,6 +43,8 @@ class Workspace(Records):
     ----------
     folder
         A folder made by ``ecbm init`` or :meth:`create`.
+    trust
+        Modules that may be imported to build a backbone of somebody's own (``"package.module:factory"``).
 
     Examples
     --------
@@ -61,8 +63,9 @@ class Workspace(Records):
     [(2, 'taken twice'), (1, None), (0, None)]
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, trust: Sequence[str] = ()) -> None:
         super().__init__(folder)
+        self._trust = tuple(trust)
         self._reader: DatasetReader | None = None
         self._model: tuple[dict[str, Any], ConceptBottleneck] | None = None
 
@@ -101,7 +104,8 @@ class Workspace(Records):
         from ecbm.keep.actions import create_workspace
 
         create_workspace(folder, data, recipe, model=model, source=source, signature=Signature(author, reason))
-        return cls(folder)
+        own = [recipe.backbone_text.partition(":")[0]] if recipe is not None and recipe.is_own else []
+        return cls(folder, trust=own)
 
     @property
     def recipe(self) -> Recipe:
@@ -109,6 +113,13 @@ class Workspace(Records):
         from ecbm.train.recipe import Recipe
 
         return Recipe.from_dict(json.loads(self.meta()["recipe"]))
+
+    def check_trusted(self, recipe: Recipe) -> None:
+        """Refuse the workspace's own recipe where it names code that nobody here has allowed."""
+        from ecbm.trust import check_trusted
+
+        if recipe.is_own:
+            check_trusted(recipe.backbone_text, self._trust)
 
     # -- changing the model --------------------------------------------------------------------------------
 
@@ -266,7 +277,7 @@ class Workspace(Records):
         """
         from ecbm.keep.checking import check_workspace
 
-        return check_workspace(self.folder, repair=repair, replay=replay)
+        return check_workspace(self.folder, repair=repair, replay=replay, trust=self._trust)
 
     def export(
         self,
@@ -342,7 +353,7 @@ class Workspace(Records):
             if version.model is None:
                 raise erased(version) if not version.kept else untrained(self.folder, version)
             if self._model is None or self._model[0] != version.model:
-                self._model = version.model, load_model(version.model, self.store)
+                self._model = version.model, load_model(version.model, self.store, self._trust)
                 attach_features(self.folder, self._model[1])
             return copy.deepcopy(self._model[1])
 

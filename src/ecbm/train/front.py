@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +19,9 @@ from ecbm.errors import InputError
 from ecbm.read.inputs import rows_at_once
 from ecbm.train.feature_rows import FeatureRows, MemoryRows
 from ecbm.train.layers import UpTo, behind, pooled
-from ecbm.train.networks import Network, build_network
+from ecbm.train.networks import Network, build_network, is_own
 from ecbm.train.preprocessing import Preprocess, Preprocessing
+from ecbm.trust import check_trusted
 
 __all__ = ["Front", "FrontSettings", "digest_of_weights"]
 
@@ -45,7 +46,7 @@ class FrontSettings:
         ``"all"``: features of the whole network (or of ``layer``). ``"until"``: maps of ``layer``, behind which
         layers are trained. ``"none"``: the preprocessing alone.
     layer
-        The layer whose output is taken; ``None`` is the last.
+        The layer whose output is taken, or several with ``+`` between them; ``None`` is the last.
     precision
         To which features are rounded: ``"float32"`` or ``"float16"``.
     weights
@@ -104,6 +105,8 @@ class Front:
         Of its frozen layers, or a function that reads them when they are needed.
     network
         The network, where it is at hand; otherwise it is built when the first picture goes through.
+    trust
+        Modules that may be imported to build a network of somebody's own; ``None`` where the name was given here.
     """
 
     def __init__(
@@ -111,8 +114,9 @@ class Front:
         settings: FrontSettings,
         weights: Weights | Callable[[], Weights],
         network: nn.Module | None = None,
+        trust: Sequence[str] | None = None,
     ) -> None:
-        self.settings, self._weights = settings, weights
+        self.settings, self._weights, self._trust = settings, weights, trust
         self._module: nn.Module | None = None if network is None else self._assembled(network)
         self.rows: FeatureRows = MemoryRows(settings.shape, self.precision)
         """Features that were computed before; a workspace puts its own in place."""
@@ -165,7 +169,7 @@ class Front:
             from ecbm.train.onnx_network import OnnxNetwork
 
             return OnnxNetwork(self.weights()["onnx"])
-        network = build_network(settings.backbone, settings.arguments).module
+        network = self._built().module
         network.load_state_dict(dict(self.weights()), strict=settings.frozen == "all")
         return network
 
@@ -185,7 +189,7 @@ class Front:
         return self._checked(module(x))
 
     def through(self, pictures: Tensor) -> Tensor:
-        """Any number of pictures, a few at a time: what lies between layers should stay in the processor's cache."""
+        """Any number of pictures, a few at a time: what lies between layers should stay in the cache."""
         if not len(pictures):
             return pictures.new_zeros(0, *self.shape)
         size = rows_at_once((3, *(self.settings.preprocessing.size or self.settings.input_shape[1:])))
@@ -201,8 +205,13 @@ class Front:
 
     def tail(self) -> nn.Module:
         """The layers behind the front, with initial weights."""
-        network = build_network(self.settings.backbone, self.settings.arguments)
-        return tail_of(network, self.settings)
+        return tail_of(self._built(), self.settings)
+
+    def _built(self) -> Network:
+        backbone = self.settings.backbone
+        if self._trust is not None and is_own(backbone):
+            check_trusted(backbone, self._trust)
+        return build_network(backbone, self.settings.arguments)
 
 
 def tail_of(network: Network, settings: FrontSettings) -> nn.Module:
@@ -221,12 +230,15 @@ class Frozen(nn.Module):
         height, width = settings.input_shape[1:]
         self.preprocess = Preprocess(settings.preprocessing, (height, width))
         layer = settings.layer if settings.frozen != "none" else None
-        self.network = network if layer is None else UpTo(network, layer)
+        self.network = network if layer is None else UpTo(network, *layer.split("+"))
         self.pools, self.halves = settings.frozen == "all", settings.precision == "float16"
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.network(self.preprocess(x))
+        return self.finished(self.network(self.preprocess(x)))
+
+    def finished(self, out: Tensor) -> Tensor:
+        """What the front makes of the network's own output."""
         out = pooled(out) if self.pools else out
         # Rounded here and not where rows are kept, so that training and prediction see the same features.
         return (out.half() if self.halves else out).float()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,7 @@ def build_front(recipe: Recipe, shape: tuple[int, ...]) -> tuple[Front, nn.Modul
         input_shape=tuple(shape),
         shape=(),
         frozen=frozen,
-        layer=recipe.layer if frozen == "all" else until,
+        layer=cast(str | None, recipe.layer) if frozen == "all" else until,
         precision=recipe.feature_precision or ("float16" if frozen == "until" else "float32"),
         arguments=recipe.arguments or ({"small_stem": recipe.small_stem} if recipe.backbone == "resnet18" else {}),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 
 from ecbm.errors import InputError, unknown_name
@@ -16,31 +17,46 @@ class _Reached(Exception):
 
 
 class UpTo(nn.Module):
-    """A network's output at one of its layers; what lies behind is not run."""
+    """A network's output at some of its layers; what lies behind the last of them is not run.
 
-    def __init__(self, network: nn.Module, layer: str) -> None:
+    Parameters
+    ----------
+    network
+        The network.
+    layers
+        Names of layers. The output of one is given as it is; outputs of several are pooled and joined.
+    """
+
+    def __init__(self, network: nn.Module, *layers: str) -> None:
         super().__init__()
-        self.network = network
-        _check_layer(network, layer)
-        self.layer = layer
+        self.network, self.layers = network, layers
+        for layer in layers:
+            _check_layer(network, layer)
 
     def forward(self, x: Tensor) -> Tensor:
-        caught: list[Any] = []
+        caught: dict[str, Any] = {}
 
-        def stop(module: nn.Module, given: Any, out: Any) -> None:
-            caught.append(out)
-            raise _Reached
+        def catching(layer: str) -> Any:
+            def catch(module: nn.Module, given: Any, out: Any) -> None:
+                caught[layer] = out
+                if len(caught) == len(self.layers):
+                    raise _Reached
 
-        handle = self.network.get_submodule(self.layer).register_forward_hook(stop)
+            return catch
+
+        handles = [self.network.get_submodule(one).register_forward_hook(catching(one)) for one in self.layers]
         try:
             self.network(x)
         except _Reached:
             pass
         finally:
-            handle.remove()
-        if not caught or not isinstance(caught[0], Tensor):
-            raise InputError(f"layer {self.layer!r} gives no tensor for a picture; choose another")
-        return caught[0]
+            for handle in handles:
+                handle.remove()
+        for layer in self.layers:
+            if not isinstance(caught.get(layer), Tensor):
+                raise InputError(f"layer {layer!r} gives no tensor for a picture; choose another")
+        outputs = [caught[layer] for layer in self.layers]
+        return outputs[0] if len(outputs) == 1 else torch.cat([pooled(one) for one in outputs], 1)
 
 
 def _check_layer(network: nn.Module, layer: str) -> None:

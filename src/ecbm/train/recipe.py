@@ -6,14 +6,14 @@ import dataclasses
 import json
 import math
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 from torch import nn
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.train.networks import is_own
 from ecbm.train.preprocessing import checked_preprocessing
 
 __all__ = ["BACKBONES", "BOTTLENECKS", "REGIMES", "Recipe"]
@@ -72,7 +72,7 @@ class Recipe:
         What the label head reads: concept ``"logits"`` or ``"probabilities"``.
     concept_l2, label_l2
         α and β of the objectives, on every parameter of the stage. ``None`` takes 0.1 for the linear backbone
-        and 1e-2 for a deep one, and 1e-2 for logits and 1e-3 for probabilities.
+        and 1e-2 for others, and 1e-2 for logits and 1e-3 for probabilities.
     joint_weight
         c of the joint objective.
     pos_weight
@@ -97,6 +97,7 @@ class Recipe:
         is trained. ``None``: ``True`` for networks with pretrained weights, ``False`` for others.
     layer
         Of a frozen network: the layer whose output is taken as features (maps by their mean), instead of the last.
+        Several are joined: ``"layer3+layer4"``, or a list of names.
     preprocessing
         What to change in the network's own preprocessing: ``{"size": 160}``, also ``crop``, ``squash``,
         ``interpolation``, ``mean``, ``std``.
@@ -137,7 +138,7 @@ class Recipe:
     head_tolerance: float = 1e-10
     seed: int = 0
     frozen: bool | str | None = None
-    layer: str | None = None
+    layer: str | Sequence[str] | None = None
     preprocessing: Mapping[str, Any] | None = None
     feature_precision: str | None = None
     arguments: Mapping[str, Any] | None = None
@@ -185,6 +186,8 @@ class Recipe:
                 raise InputError(f"Recipe: {name}= is for networks of pictures by name, not for {self.backbone!r}")
         if self.backbone_text.startswith("onnx:") and self.frozen not in (None, True):
             raise InputError("Recipe: a network from an ONNX file cannot be trained; leave out frozen=")
+        if isinstance(self.layer, list | tuple):
+            self._put("layer", "+".join(map(str, self.layer)))
         if self.layer is not None and not self.is_frozen:
             raise InputError(
                 "Recipe: layer= is for a frozen network; to train behind a layer: frozen='until:LAYER'"
@@ -214,9 +217,7 @@ class Recipe:
     @property
     def is_own(self) -> bool:
         """Whether the backbone is the user's own code, by import path."""
-        library = self.backbone_text.partition(":")[0]
-        own = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", self.backbone_text) is not None
-        return own and library not in ("timm", "torchvision", "onnx")
+        return is_own(self.backbone_text)
 
     @property
     def is_named(self) -> bool:
@@ -242,7 +243,7 @@ class Recipe:
     @property
     def concept_regularisation(self) -> float:
         """α, with the default filled in."""
-        return self.concept_l2 if self.concept_l2 is not None else (0.1 if self.is_linear else 1e-2)
+        return self.concept_l2 if self.concept_l2 is not None else (0.1 if self.backbone == "linear" else 1e-2)
 
     @property
     def label_regularisation(self) -> float:
