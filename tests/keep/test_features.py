@@ -306,8 +306,9 @@ def onnx_answers(content: bytes, x: torch.Tensor) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"feature_precision": "float16"}, {"layer": "first+norm"}, {"frozen": "until:first", "epochs": 1},
-               {"preprocessing": {"size": 24, "crop": 0.8, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.2, 0.3]}}],
+    "fields",
+    [{}, {"feature_precision": "float16"}, {"layer": "first+norm"}, {"frozen": "until:first", "epochs": 1},
+     {"preprocessing": {"size": 24, "crop": 0.8, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.2, 0.3]}}],
 )  # fmt: skip
 def test_an_exported_graph_takes_the_picture_as_it_is(data, fields):
     pytest.importorskip("onnx", reason="needs ecbm[onnx]")

@@ -177,7 +177,8 @@ def _keep_trained(
     model, data = editor.model, editor.data
     backbone = model.recipe.to_dict()["backbone"]
     learnt = len(data.split("train"))
-    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(learnt, 'training sample')}"
+    kind = f"{backbone} backbone{', frozen' if model.recipe.is_frozen else ''}"
+    words = f"{verb} a {model.recipe.regime} model ({kind}) on {counted(learnt, 'training sample')}"
     method = {"trained": "train", "imported": "import"}[verb]
     summary = {"words": words, "method": method, "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}

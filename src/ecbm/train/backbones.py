@@ -84,8 +84,8 @@ def resolve_backbone(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
 
 # What "pretrained" takes of the EfficientNet-lite networks, chosen on WBCAtt's validation samples (64 px; class and
 # concept accuracy): last layer alone .932/.920, last four stages joined .979/.943. Stages see parts and textures,
-# the last layer mostly what ImageNet's classes need. Pictures are enlarged to twice their size at most: at 64 px that
-# takes a fifth of the time of the network's own 260 px; not enlarging them gave .959/.935.
+# the last layer mostly what ImageNet's classes need. Pictures are enlarged to twice their size at most: at 64 px
+# that takes a fifth of the time of the network's own 260 px; not enlarging them gave .959/.935.
 _STAGES = "blocks.3+blocks.4+blocks.5+blocks.6"
 _MOST_ENLARGED = 2
 
