@@ -153,6 +153,25 @@ def test_half_precision_is_rounded_in_training_and_prediction_alike(data):
     assert model.front.rows._values.dtype == torch.float16
 
 
+def test_mixed_precision_is_part_of_the_front_and_near_the_plain_one(data):
+    mixed, plain = (ecbm.train(data, networks_kit.own(mixed_precision=flag)).front for flag in (True, False))
+    assert mixed.settings.identity != plain.settings.identity
+    difference = (mixed(data.x) - plain(data.x)).abs().max() / plain(data.x).abs().max()
+    assert 0 < float(difference) < 0.02
+    assert mixed(data.x).dtype == torch.float32
+
+
+def test_training_in_mixed_precision_learns_as_well(data):
+    losses = [
+        ecbm.train(data, backbone="convnet", epochs=3, mixed_precision=flag).provenance.training["epochs"][-1][
+            "loss"
+        ]
+        for flag in (False, True)
+    ]
+    assert losses[0] != losses[1]
+    assert abs(losses[0] - losses[1]) < 0.1 * losses[0]
+
+
 class Loud(nn.Module):
     def forward(self, x):
         return 1e6 * x.mean((2, 3))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from ecbm.devices import Device, device_of, placed
 from ecbm.edit.alignment import Alignment, align
 from ecbm.edit.changes import Changes, changes_of
 from ecbm.edit.edit import Edit
@@ -47,6 +51,9 @@ class Editor:
         A trained model.
     data
         The dataset it was trained on (checked by fingerprint).
+    device
+        Where networks and their curvature are computed: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are
+        solved on the CPU in any case, and edited models lie there.
 
     Examples
     --------
@@ -59,7 +66,7 @@ class Editor:
     0
     """
 
-    def __init__(self, model: ConceptBottleneck, data: Dataset) -> None:
+    def __init__(self, model: ConceptBottleneck, data: Dataset, *, device: Device = None) -> None:
         _check_kinds(model, data)
         if model.provenance.data_fingerprint and model.provenance.data_fingerprint != data.fingerprint:
             raise InputError(
@@ -70,8 +77,10 @@ class Editor:
             raise InputError(
                 "concepts or classes of the model and the data differ; pass the data it was trained on"
             )
-        self.model, self.data = model, data
-        self.state = EditorState(model, seen_through(model.front, data))
+        self.model, self.data, self.device = model, data, placed(device)
+        if model.front is not None and device is not None:
+            model.front.device = self.device
+        self.state = EditorState(_on(model, self.device), seen_through(model.front, data))
 
     def __repr__(self) -> str:
         return f"Editor({self.model!r}, {self.data!r}, kept: {', '.join(self.state.seconds) or 'nothing yet'})"
@@ -101,7 +110,7 @@ class Editor:
         started = time.monotonic()
         edited, changes = self._edited(edit)
         seen = seen_through(self.model.front, edited)
-        alignment = align(self.model, self.state.data, changes.edit, seen, self.state.terms)
+        alignment = align(self.state.model, self.state.data, changes.edit, seen, self.state.terms)
         seconds: dict[str, float] = {"prepare": time.monotonic() - started}
         if not changes.edit:
             return self._nothing(alignment, method, seconds, changes)
@@ -114,9 +123,10 @@ class Editor:
         seconds |= {f"fit {name} (kept for later edits)": cost for name, cost in fitted.items()}
         seconds["edit"] = time.monotonic() - mark - sum(fitted.values())
         mark = time.monotonic()
+        outcome = dataclasses.replace(outcome, model=_on(outcome.model, self.device))
         report, facts = report_of(alignment, self.state, outcome, method)
         seconds["report"] = time.monotonic() - mark
-        model = outcome.model
+        model = _on(outcome.model, torch.device("cpu"))
         model.provenance = dataclasses.replace(model.provenance, data_fingerprint=edited.fingerprint)
         return EditResult(model, edited, report | {"seconds": seconds, "notes": changes.notes()}, facts)
 
@@ -130,9 +140,9 @@ class Editor:
         It takes along what the edit has found out, and with ``curvature`` EK-FAC factors that were fitted, as long
         as they are not stale (:class:`~ecbm.edit.state.EditorState`).
         """
-        editor = Editor(result.model, result.data)
-        seen = seen_through(result.model.front, result.data)
-        editor.state = self.state.follow(result.model, seen, result.facts, curvature=curvature)
+        editor = Editor(result.model, result.data, device=self.device)
+        state = editor.state
+        editor.state = self.state.follow(state.model, state.data, result.facts, curvature=curvature)
         return editor
 
     def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Changes]:
@@ -157,6 +167,17 @@ class Editor:
             "seconds": seconds,
         }
         return EditResult(self.model, self.data, report)
+
+
+def _on(model: ConceptBottleneck, device: torch.device) -> ConceptBottleneck:
+    """The model with its networks on a device; itself where they are there."""
+    if model.recipe.is_linear or device_of(model.backbone) == device:
+        return model
+    other = copy.copy(model)
+    # The modules of a shallow copy are in a dictionary that both would share.
+    other._modules = dict(model._modules)
+    other.backbone = copy.deepcopy(model.backbone).to(device)
+    return other
 
 
 def _check_kinds(model: Any, data: Any) -> None:

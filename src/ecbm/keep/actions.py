@@ -147,10 +147,14 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     durable.make_folder(cache)
     checkpoint = cache / f"training-{name}.safetensors"
     trained = train_and_tell(
-        data, recipe, checkpoint=checkpoint, keep=lambda front: open_features(workspace.folder, front, writes=True)
+        data,
+        recipe,
+        checkpoint=checkpoint,
+        keep=lambda front: open_features(workspace.folder, front, writes=True),
+        device=workspace.device,
     )
     model = trained.model
-    editor = Editor(model, data)
+    editor = Editor(model, data, device=workspace.device)
     editor.state.prepare(trained.design, trained.basis)
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
     return _keep_trained(workspace, version, editor, "trained", [*signed, *how])
@@ -198,7 +202,8 @@ def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, Version
         raise erased(version)
     if version.model is None:
         raise untrained(workspace.folder, version)
-    editor = Editor(workspace.model(version.version), workspace.data(version.version))
+    model, data = workspace.model(version.version), workspace.data(version.version)
+    editor = Editor(model, data, device=workspace.device)
     recall_curvature(workspace.folder, editor)
     return editor, version, recall_facts(workspace.folder, editor, version.version)
 

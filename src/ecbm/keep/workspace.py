@@ -21,6 +21,7 @@ from ecbm.keep.signature import Signature
 from ecbm.words import counted, local_time, summary_words
 
 if TYPE_CHECKING:
+    from ecbm.devices import Device
     from ecbm.edit.edit import Edit
     from ecbm.keep.stored_datasets import DatasetReader
     from ecbm.read.dataset import Dataset
@@ -45,6 +46,8 @@ class Workspace(Records):
         A folder made by ``ecbm init`` or :meth:`create`.
     trust
         Modules that may be imported to build a backbone of somebody's own (``"package.module:factory"``).
+    device
+        Where networks run: ``"cpu"`` (the default), ``"auto"``, ``"cuda"``, ``"mps"``.
 
     Examples
     --------
@@ -63,9 +66,9 @@ class Workspace(Records):
     [(2, 'taken twice'), (1, None), (0, None)]
     """
 
-    def __init__(self, folder: str | Path, *, trust: Sequence[str] = ()) -> None:
+    def __init__(self, folder: str | Path, *, trust: Sequence[str] = (), device: Device = None) -> None:
         super().__init__(folder)
-        self._trust = tuple(trust)
+        self._trust, self.device = tuple(trust), device
         self._reader: DatasetReader | None = None
         self._model: tuple[dict[str, Any], ConceptBottleneck] | None = None
 
@@ -80,6 +83,7 @@ class Workspace(Records):
         source: str = "",
         reason: str = "",
         author: str = "",
+        device: Device = None,
     ) -> Workspace:
         """Make a workspace with a dataset (version 0); the folder appears whole or not at all.
 
@@ -95,6 +99,8 @@ class Workspace(Records):
             A model that was trained elsewhere on this very data (checked by fingerprint), kept as version 1.
         source
             Where the data came from, for the log and for what an erasure cannot reach.
+        device
+            As for :class:`Workspace`.
 
         Returns
         -------
@@ -105,7 +111,7 @@ class Workspace(Records):
 
         create_workspace(folder, data, recipe, model=model, source=source, signature=Signature(author, reason))
         own = [recipe.backbone_text.partition(":")[0]] if recipe is not None and recipe.is_own else []
-        return cls(folder, trust=own)
+        return cls(folder, trust=own, device=device)
 
     @property
     def recipe(self) -> Recipe:
@@ -355,6 +361,7 @@ class Workspace(Records):
             if self._model is None or self._model[0] != version.model:
                 self._model = version.model, load_model(version.model, self.store, self._trust)
                 attach_features(self.folder, self._model[1])
+                _place(self._model[1], self.device)
             return copy.deepcopy(self._model[1])
 
         return self._steadily(number, read)
@@ -373,3 +380,15 @@ class Workspace(Records):
             if now == version:
                 raise
             return read(now)
+
+
+def _place(model: ConceptBottleneck, device: Device) -> None:
+    """Put a model's network where the workspace's networks run."""
+    from ecbm.devices import placed
+
+    if device is None:
+        return
+    if model.front is not None:
+        model.front.device = placed(device)
+    if not model.recipe.is_linear:
+        model.backbone.to(placed(device))

@@ -62,7 +62,7 @@ class SeenInputs:
         return values
 
     def _computed(self, rows: Tensor) -> Tensor:
-        return self.front.through(self.inputs.take(rows)).cpu()
+        return self.front.through(self.inputs.take(rows))
 
     def subset(self, rows: Sequence[int]) -> SeenInputs:
         digests = None if self._digests is None else self._digests.take(rows)
@@ -106,7 +106,7 @@ def extract(front: Front, inputs: Inputs, digests: RowDigests, rows: np.ndarray)
             pixels = coming.result()
             if place + 1 < len(batches):
                 coming = pool.submit(decoded, batches[place + 1])
-            computed = parallel.gather_rows(front.through(pixels).cpu(), len(batch))
+            computed = parallel.gather_rows(front.through(pixels), len(batch))
             front.rows.add(digests.take(batch), computed)
             bar.advance(len(batch))
 

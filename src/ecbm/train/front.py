@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ecbm.devices import device_of, mixed_precision
 from ecbm.errors import InputError
 from ecbm.read.inputs import rows_at_once
 from ecbm.train.feature_rows import FeatureRows, MemoryRows
@@ -51,6 +52,8 @@ class FrontSettings:
         To which features are rounded: ``"float32"`` or ``"float16"``.
     weights
         Digest of the frozen weights.
+    mixed
+        Whether the network's products are computed in bfloat16.
     """
 
     backbone: str
@@ -63,6 +66,7 @@ class FrontSettings:
     layer: str | None = None
     precision: str = "float32"
     weights: str = ""
+    mixed: bool = False
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,6 +124,8 @@ class Front:
         self._module: nn.Module | None = None if network is None else self._assembled(network)
         self.rows: FeatureRows = MemoryRows(settings.shape, self.precision)
         """Features that were computed before; a workspace puts its own in place."""
+        self.device = torch.device("cpu")
+        """Where pictures go through."""
 
     # Copies of a model share it: it never changes.
     def __deepcopy__(self, memo: dict[int, Any]) -> Front:
@@ -178,15 +184,12 @@ class Front:
         return module.requires_grad_(False)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """What comes out of the front for a batch, on the batch's own device, in float32."""
+        """What comes out of the front for a batch: computed on :attr:`device`, given on the CPU, in float32."""
         module = self.module()
-        here = next(module.buffers()).device
-        if here != x.device:
-            module.to(x.device)
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                return self._checked(module(x))
-        return self._checked(module(x))
+        if device_of(module) != self.device:
+            module.to(self.device)
+        with torch.no_grad():
+            return self._checked(module(x.to(self.device)).cpu())
 
     def through(self, pictures: Tensor) -> Tensor:
         """Any number of pictures, a few at a time: what lies between layers should stay in the cache."""
@@ -231,11 +234,14 @@ class Frozen(nn.Module):
         self.preprocess = Preprocess(settings.preprocessing, (height, width))
         layer = settings.layer if settings.frozen != "none" else None
         self.network = network if layer is None else UpTo(network, *layer.split("+"))
+        self.mixed = settings.mixed
         self.pools, self.halves = settings.frozen == "all", settings.precision == "float16"
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.finished(self.network(self.preprocess(x)))
+        with mixed_precision(x.device, self.mixed):
+            out = self.network(self.preprocess(x))
+        return self.finished(out.float())
 
     def finished(self, out: Tensor) -> Tensor:
         """What the front makes of the network's own output."""

@@ -46,11 +46,12 @@ def build_front(recipe: Recipe, shape: tuple[int, ...]) -> tuple[Front, nn.Modul
         shape=(),
         frozen=frozen,
         layer=cast(str | None, recipe.layer) if frozen == "all" else until,
+        mixed=recipe.mixed_precision,
         precision=recipe.feature_precision or ("float16" if frozen == "until" else "float32"),
         arguments=recipe.arguments or ({"small_stem": recipe.small_stem} if recipe.backbone == "resnet18" else {}),
     )
     if frozen == "none":
-        settings = dataclasses.replace(settings, precision="float32")
+        settings = dataclasses.replace(settings, precision="float32", mixed=False)
     trial = Frozen(settings, nn.Identity() if frozen == "none" else network.module)
     settings = dataclasses.replace(settings, shape=_trial_shape(trial, shape))
     if frozen == "none":

@@ -19,7 +19,10 @@ from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
 from ecbm.train.checkpoint import Checkpoint
 
-__all__ = ["LoopResult", "fit"]
+__all__ = ["FUSED", "LoopResult", "fit"]
+
+# Where torch has a fused Adam.
+FUSED = ("cpu", "cuda", "mps")
 
 _KEEP_IN_MEMORY_BYTES = 2 * 2**30
 
@@ -140,7 +143,8 @@ def fit(
             prefix = max((key for key in decay if name.startswith(key)), key=len)
             by_decay.setdefault(decay[prefix], []).append(parameter)
     groups = [{"params": members, "weight_decay": value} for value, members in by_decay.items()]
-    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+    fused = parameters[0].device.type in FUSED
+    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=fused)
     held = _Held(inputs)
     store = Checkpoint(checkpoint, identity or {}) if checkpoint is not None else None
     history: list[dict[str, float]] = []

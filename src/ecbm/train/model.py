@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ecbm import html
+from ecbm.devices import device_of
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset, concept_groups
 from ecbm.read.inputs import Inputs, rows_at_once
@@ -141,11 +142,19 @@ class ConceptBottleneck(nn.Module):
     def device(self) -> torch.device:
         return self.concept_head.weight.device
 
+    @property
+    def network_device(self) -> torch.device:
+        """Where its network runs; heads are on the CPU unless they were moved."""
+        frozen = self.front is not None and self.recipe.is_frozen
+        return self.front.device if self.front is not None and frozen else device_of(self.backbone)
+
     # -- the three stages, differentiable ------------------------------------------------------------------
 
     def concept_logits_from(self, features: Tensor) -> Tensor:
         """Concept head on feature rows."""
-        return cast(Tensor, self.concept_head(features.to(self.concept_head.weight.dtype)))
+        # First to the CPU, then to float64, which some accelerators do not have.
+        head = self.concept_head.weight
+        return cast(Tensor, self.concept_head(features.to(head.device).to(head.dtype)))
 
     def bottleneck_from(self, concept_logits: Tensor) -> Tensor:
         """What the label head reads."""
@@ -153,7 +162,8 @@ class ConceptBottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Concept logits and class logits of a batch."""
-        logits = self.concept_logits_from(self.backbone(x if self.front is None else self.front(x)))
+        seen = x if self.front is None else self.front(x)
+        logits = self.concept_logits_from(self.backbone(seen.to(device_of(self.backbone))))
         return logits, self.label_head(self.bottleneck_from(logits))
 
     # -- predictions, in evaluation mode and without gradients ---------------------------------------------
@@ -170,10 +180,10 @@ class ConceptBottleneck(nn.Module):
         x = _inputs_of(samples)
         if isinstance(x, SeenInputs):
             for part in torch.arange(len(x)).split(rows_at_once(x.shape)):
-                yield x.take(part).to(self.device)
+                yield x.take(part)
             return
         for part in self._pixels(x):
-            yield part if self.front is None else self.front(part)
+            yield part if self.front is None else self.front.through(part)
 
     def _pixels(self, x: Tensor | Inputs) -> Iterator[Tensor]:
         shape = tuple(x.shape[1:] if isinstance(x, Tensor) else x.shape)
@@ -188,16 +198,17 @@ class ConceptBottleneck(nn.Module):
             if x.dtype == torch.uint8:
                 x = x.float() / 255
             for part in x.split(count):
-                yield part.float().to(self.device)
+                yield part.float()
             return
         for start in range(0, len(x), count):
-            yield x.take(range(start, min(start + count, len(x)))).to(self.device)
+            yield x.take(range(start, min(start + count, len(x))))
 
     def features(self, x: Samples) -> Tensor:
         """Feature rows of all inputs."""
         self.eval()
         with torch.no_grad():
-            parts = [self.backbone(part) for part in self._batches(x)]
+            here = device_of(self.backbone)
+            parts = [self.backbone(part.to(here)).to(self.device) for part in self._batches(x)]
         return torch.cat(parts) if parts else torch.zeros(0, self.concept_head.in_features)
 
     def concept_logits(self, x: Samples) -> Tensor:

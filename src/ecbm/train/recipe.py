@@ -24,6 +24,7 @@ PRECISIONS = ("float32", "float16")
 # Fields that came later: left out of a recipe's plain form at their default, so that older fingerprints stay valid.
 _LATER = {
     "frozen": None, "layer": None, "preprocessing": None, "feature_precision": None, "arguments": None,
+    "mixed_precision": False,
 }  # fmt: skip
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
@@ -106,6 +107,9 @@ class Recipe:
         for features and float16 for maps.
     arguments
         What the factory of a ``"package.module:factory"`` is called with (JSON values).
+    mixed_precision
+        Compute products of networks in bfloat16, in training and in the passes of a frozen network (whose features
+        then differ in the third digit). Heads are solved in float64 all the same.
     resolve_concept_head
         Re-solve the concept head exactly on the final features as the last step of deep training.
     head_tolerance
@@ -142,6 +146,7 @@ class Recipe:
     preprocessing: Mapping[str, Any] | None = None
     feature_precision: str | None = None
     arguments: Mapping[str, Any] | None = None
+    mixed_precision: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.backbone, str | nn.Module):

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm import parallel
+from ecbm.devices import Device, mixed_precision, placed
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
@@ -53,15 +54,20 @@ class _Deep(nn.Module):
         self.backbone = backbone
         self.concept_head = nn.Linear(width, concepts)
         self.joint = recipe.regime == "joint"
+        self.mixed = recipe.mixed_precision
         self.probabilities = recipe.bottleneck == "probabilities"
         if self.joint:
             self.label_head = nn.Linear(concepts, classes)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        logits = self.concept_head(self.backbone(x).float())
+        here = self.concept_head.weight.device
+        with mixed_precision(here, self.mixed and self.training):
+            features = self.backbone(x.to(here)).float()
+        logits = self.concept_head(features)
         if not self.joint:
-            return logits, None
-        return logits, self.label_head(torch.sigmoid(logits) if self.probabilities else logits)
+            return logits.cpu(), None
+        classes = self.label_head(torch.sigmoid(logits) if self.probabilities else logits)
+        return logits.cpu(), classes.cpu()
 
 
 def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
@@ -76,11 +82,16 @@ def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
 
 
 def _fit_deep(
-    data: Dataset, recipe: Recipe, backbone: nn.Module, positive: Tensor, checkpoint: Path | None
+    data: Dataset,
+    recipe: Recipe,
+    backbone: nn.Module,
+    positive: Tensor,
+    checkpoint: Path | None,
+    device: torch.device,
 ) -> tuple[_Deep, LoopResult]:
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
-    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe)
+    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe).to(device)
     loss = _batch_loss(concept_terms(train_data.concepts, positive), train_data.labels, recipe)
     validation = None
     if recipe.patience is not None and "val" in data.split_sizes:
@@ -127,6 +138,7 @@ def train(
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
     front: Front | None = None,
+    device: Device = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -144,6 +156,9 @@ def train(
         A model to start the backbone from (warm start) instead of fresh weights.
     front
         The front of another model (``model.front``) that this one should share, with the features it has kept.
+    device
+        Where networks run: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are solved on the CPU in any case,
+        and the model that is returned lies there.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -159,7 +174,9 @@ def train(
     >>> model.provenance.training["concept_gradient_norm"] < 1e-10
     True
     """
-    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, front=front, **fields).model
+    return train_and_tell(
+        data, recipe, checkpoint=checkpoint, start=start, front=front, device=device, **fields
+    ).model
 
 
 def train_and_tell(
@@ -170,12 +187,13 @@ def train_and_tell(
     start: ConceptBottleneck | None = None,
     front: Front | None = None,
     keep: Callable[[Front], FeatureRows] | None = None,
+    device: Device = None,
     **fields: Any,
 ) -> Trained:
     """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
-        return _train(data, chosen, checkpoint, start, front, keep)
+        return _train(data, chosen, checkpoint, start, front, keep, placed(device))
 
 
 def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
@@ -192,6 +210,7 @@ def _train(
     start: ConceptBottleneck | None,
     front: Front | None,
     keep: Callable[[Front], FeatureRows] | None,
+    device: torch.device,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
@@ -204,6 +223,8 @@ def _train(
         front, tail = _front(recipe, shape, front)
     data = seen_through(front, pictures)
     log: dict[str, Any] = {}
+    if front is not None:
+        front.device = device
     if front is not None and front.keeps:
         front.rows = keep(front) if keep is not None else front.rows
         extract_missing(data)
@@ -223,15 +244,16 @@ def _train(
         concept_head: nn.Linear | None = None
         label_start: Tensor | None = None
         if deep_stage:
-            deep, result = _fit_deep(data, recipe, backbone, positive, path)
+            deep, result = _fit_deep(data, recipe, backbone, positive, path, device)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
-                label_start = rows_of(deep.label_head)
+                label_start = rows_of(deep.label_head).cpu()
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
     design = stages.feature_design(backbone, train_data.inputs)
+    backbone = backbone.cpu()
     concept_start, basis = None, None
     if concept_head is not None:
-        concept_start = rows_of(concept_head)
+        concept_start = rows_of(concept_head).cpu()
     if concept_head is None or (recipe.resolve_concept_head and not joint):
         basis = FeatureBasis.of(design)
         solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start, basis)
@@ -247,7 +269,7 @@ def _train(
         parallel.broadcast(both.concept)
         concept_head = linear_from(both.concept)
         log |= {"joint_gradient_norm": both.gradient_norm, "joint_objective": both.objective}
-    concept_head = concept_head.double()
+    concept_head = concept_head.cpu().double()
     with torch.no_grad():
         logits = concept_head(design[:, :-1])
     low, high = stages.logit_range(logits, train_data.concepts)

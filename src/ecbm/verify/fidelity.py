@@ -59,7 +59,7 @@ def fine_tuned(
     if linear:
         inputs = TensorInputs(editor.state.edited_design(alignment, model)[:, :-1].float())
     part, _ = refine(model, alignment, inputs, steps=steps, learning_rate=learning_rate)
-    model.concept_head = part.concept_head.double()
+    model.concept_head = part.concept_head.cpu().double()
     if not linear:
         model.backbone = part.backbone
     design = stages.feature_design(model.backbone, alignment.after.inputs)

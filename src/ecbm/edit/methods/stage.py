@@ -274,7 +274,8 @@ class DeepStage:
         part, alignment = copy.deepcopy(self.part), self.alignment
         add_step(part, step, -1.0)
         carried = carry(alignment, refit_statistics=False)
-        model = with_heads(carried, rows_of(part.concept_head)[self._union.place], None, carried.low, carried.high)
+        rows = rows_of(part.concept_head).cpu()
+        model = with_heads(carried, rows[self._union.place], None, carried.low, carried.high)
         model.backbone = part.backbone
         if not alignment.samples.complete:
             model = restandardise(model, alignment.after)

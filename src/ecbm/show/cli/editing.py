@@ -11,6 +11,7 @@ import typer
 from ecbm.errors import InputError
 from ecbm.show.cli.common import (
     AuthorOption,
+    DeviceOption,
     ExpectOption,
     JsonOption,
     ReasonOption,
@@ -51,6 +52,7 @@ def edit(
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply an edit and keep the result as a new version.
@@ -68,7 +70,7 @@ def edit(
     from ecbm.edit.notebook import result_words
     from ecbm.keep.workspace import Workspace
 
-    opened = Workspace(workspace)
+    opened = Workspace(workspace, device=device)
     options = {"budget": budget} if seconds is None else {"seconds": seconds}
     if preview:
         version, report = opened.head, opened.preview(file, method, **options)

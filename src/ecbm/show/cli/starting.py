@@ -10,6 +10,7 @@ import typer
 from ecbm.errors import InputError, unknown_name
 from ecbm.show.cli.common import (
     AuthorOption,
+    DeviceOption,
     ExpectOption,
     Interrupted,
     JsonOption,
@@ -204,6 +205,7 @@ def train(
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model on the workspace's data and keep it as a new version.
@@ -220,7 +222,7 @@ def train(
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
         "preprocessing": None if input_size is None else {"size": input_size},
     }  # fmt: skip
-    opened = Workspace(workspace)
+    opened = Workspace(workspace, device=device)
     if backbone is None:
         opened.check_trusted(opened.recipe)
     recipe = opened.recipe.replace(**_given(given))

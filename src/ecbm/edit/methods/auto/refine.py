@@ -12,6 +12,7 @@ from ecbm.edit.alignment import Alignment
 from ecbm.edit.gradients import ConceptPart, concept_part
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
+from ecbm.train.loop import FUSED
 from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["refine"]
@@ -41,7 +42,7 @@ class _Adam:
             self.squares,
             [],
             self.counts,
-            fused=True,
+            fused=self.parameters[0].device.type in FUSED,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,

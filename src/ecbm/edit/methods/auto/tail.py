@@ -109,8 +109,9 @@ class ConceptTail(nn.Module):
         self.tail, self.head = tail, head
 
     def forward(self, maps: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.tail(maps).to(self.head.weight.dtype))
-        return logits
+        here = self.head.weight
+        logits: Tensor = self.head(self.tail(maps.to(here.device)).to(here.dtype))
+        return logits.cpu()
 
 
 def _training_steps(model: ConceptBottleneck, samples: int) -> int:
