@@ -1,54 +1,65 @@
-"""The rows of ``fidelity.py`` as tables on the screen, as text for the documentation, and as a plot."""
+"""The rows of ``fidelity.py`` as tables on the screen and as text for the documentation."""
 
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 COLUMNS = {
-    "closure": ("closure", ".3f"),
-    "mean": ("closure_of_mean_change", ".3f"),
-    "class": ("class_closure", ".3f"),
-    "recovery": ("recovery", ".3f"),
+    "closure": ("closure", ".2f"),
+    "same seed": ("same_seed_closure", ".2f"),
+    "class": ("class_closure", ".2f"),
+    "recovery": ("recovery", ".2f"),
     "concept acc.": ("concept_accuracy", ".4f"),
     "class F1": ("class_f1", ".4f"),
     "|ΔF1|": ("f1_gap_to_retraining", ".4f"),
     "seconds": ("seconds", ".3g"),
-    "× faster": ("speed_up", ".0f"),
+    "share": ("share_of_retraining", ".3f"),
+    "work": ("share_of_work", ".3f"),
 }
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    def text(value: float | None, form: str) -> str:
-        return "–" if value is None or (isinstance(value, float) and math.isnan(value)) else format(value, form)
+    def text(key: str, form: str) -> str:
+        value, half = row.get(key), row.get(f"{key}_half")
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "–"
+        return format(value, form) + (f" ± {half:{form}}" if half is not None else "")
 
-    return [row["row"], *(text(row.get(key), form) for key, form in COLUMNS.values())]
+    return [row["row"], *(text(key, form) for key, form in COLUMNS.values())]
 
 
-def _place(row: dict[str, Any]) -> tuple[bool, bool, bool, float]:
-    """Ours, then fine-tuning without and with exact heads by budget, then retraining; others where they are."""
+_ORDER = (
+    "no-op",
+    "heads only",
+    "exact",
+    "ekfac",
+    "hessian",
+    "auto",
+    "more training",
+    "fine-tuning",
+    "NegGrad+",
+    "retrain",
+)
+
+
+def _place(row: dict[str, Any]) -> int:
+    """Nothing, ours, controls, retraining; budgets are in their order already."""
     name = row["row"]
-    tuned = name.startswith("fine-tuning")
-    budget = name.rsplit(", ", 1)[-1].removesuffix("%")
-    return (
-        name.startswith("retrain"),
-        tuned,
-        "heads exactly" in name,
-        float(budget) if tuned and budget.isdigit() else 0.0,
-    )
+    return next((place for place, start in enumerate(_ORDER) if name.startswith(start)), len(_ORDER))
 
 
 def _with_seeds(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows that not every original seed has are marked: a short budget left their control no time."""
-    most = max(row.get("seeds", 0) for row in members)
-    some = [0 < row.get("seeds", 0) < most for row in members]
-    marks = [f" ({row['seeds']} of {most} seeds)" if few else "" for row, few in zip(members, some, strict=True)]
-    return [{**row, "row": row["row"] + mark} for row, mark in zip(members, marks, strict=True)]
+    marked = []
+    for row in members:
+        few = 0 < row.get("seeds", 0) < row.get("of_seeds", 0)
+        mark = f" ({row['seeds']} of {row['of_seeds']} seeds)" if few else ""
+        marked.append({**row, "row": row["row"] + mark})
+    return marked
 
 
 def _groups(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -76,28 +87,3 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         lines += [f"### {title}", "", f"| row | {headers} |", "|---|" + "---:|" * len(COLUMNS)]
         lines += [f"| {' | '.join(_cells(row))} |" for row in members] + [""]
     return "\n".join(lines)
-
-
-def plot(rows: list[dict[str, Any]], path: Path) -> None:
-    """Recovery against time, one panel a setting and scenario in which retraining gains something."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        print("plots need matplotlib (the bench extra)", file=sys.stderr)
-        return
-    panels = sorted({(r["setting"], r["scenario"]) for r in rows if r.get("recovery") and r.get("seconds")})
-    if not panels:
-        return
-    figure, axes = pyplot.subplots(len(panels), 1, figsize=(7, 3.2 * len(panels)), squeeze=False)
-    for axis, (setting, scenario) in zip(axes[:, 0], panels, strict=True):
-        for row in rows:
-            known = row.get("recovery") is not None and row.get("seconds")
-            if (row["setting"], row["scenario"]) == (setting, scenario) and known:
-                axis.scatter(row["share_of_retraining"], row["recovery"], s=25)
-                axis.annotate(row["row"], (row["share_of_retraining"], row["recovery"]), fontsize=6)
-        axis.set(title=f"{setting}: {scenario}", xlabel="share of retraining time", ylabel="recovery", xscale="log")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)

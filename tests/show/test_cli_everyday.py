@@ -158,6 +158,27 @@ def test_the_preview_names_what_goes_with_the_last_sample_of_a_class(tmp_path, r
     assert "what no other sample has: crow; the model is trained anew without it" in out
 
 
+def test_what_a_deep_backbone_keeps_of_the_erased_is_said_with_what_goes_further(tmp_path, machine, run):
+    ecbm.write_dataset(tabular(80, 4), tmp_path / "data")
+    left = {}
+    for name, arguments in {
+        "heads": ("--method", "exact"),
+        "tail": ("--tail", "--budget", "0.9"),
+        "all": (),
+    }.items():
+        w = tmp_path / name
+        machine("init", w, "--data", tmp_path / "data", "--backbone", "mlp")
+        machine("train", w, "--epochs", "4")
+        method = arguments or ("--method", "retrain")
+        left[name] = machine("erase", w, "--ids", "s5", "--yes", *method)
+    assert left["heads"]["traces"]["as_before"]
+    assert not left["heads"]["traces"]["trained_on_without_them"]
+    assert any("as before" in words and "--tail" in words for words in left["heads"]["not_reached"])
+    assert left["tail"]["traces"]["trained_on_without_them"]
+    assert not left["all"]["traces"]["as_before"]
+    assert not any("--tail" in words for words in left["all"]["not_reached"])
+
+
 @pytest.mark.parametrize(("answer", "status", "head"), [("n\n", 1, 1), ("\n", 1, 1), ("y\n", 0, 2)])
 def test_a_person_is_asked(workspace, terminal, answer, status, head):
     found, shown = terminal("erase", workspace, "--ids", "s5", answer=answer)

@@ -7,7 +7,18 @@ import torch
 
 import ecbm
 from ecbm.edit.alignment import align
-from ecbm.verify.fidelity import affordable_steps, closure, fine_tuned, recovery
+from ecbm.edit.carry import carry
+from ecbm.edit.heads import solve_concepts, solve_label
+from ecbm.train import stages
+from ecbm.verify.fidelity import (
+    affordable_steps,
+    closure,
+    fine_tuned,
+    mean_interval,
+    more_training,
+    recovery,
+    recovery_interval,
+)
 from kit import tabular
 
 
@@ -75,3 +86,71 @@ def test_closing_solves_are_part_of_its_work(case):
     assert steps == sorted(steps)
     assert steps[-1] > 0
     assert affordable_steps(alignment, 1.0, exact_heads=False) >= steps[-1]
+
+
+def test_intervals_are_students() -> None:
+    """Five standard normal values: the mean's interval covers 0 in 95 of 100 cases."""
+    torch.manual_seed(0)
+    covered = 0
+    for _ in range(400):
+        found = mean_interval(torch.randn(5).tolist())
+        covered += abs(found.mean) <= found.half
+    assert 0.92 < covered / 400 < 0.98
+    assert mean_interval([3.0]).half is None
+
+
+def test_a_recovery_is_a_ratio_of_sums_with_its_interval() -> None:
+    found = recovery_interval([0.05, 0.1], [0.1, 0.2])
+    assert (found.mean, found.half) == (pytest.approx(0.5), pytest.approx(0.0, abs=1e-12))
+    assert recovery_interval([0.1, 0.1], [0.1, 0.3]).mean == pytest.approx(0.5)
+    assert recovery_interval([0.05, 0.12], [0.1, 0.2]).half > 0.1
+    assert recovery_interval([0.05], [0.1]).half is None
+
+
+@pytest.fixture(scope="module")
+def deep():
+    data = tabular(160, 6)
+    recipe = ecbm.Recipe(backbone="mlp", epochs=10, hidden=(16, 16), batch_size=16, patience=None)
+    return ecbm.Editor(ecbm.train(data, recipe), data)
+
+
+def test_more_training_moves_the_backbone_by_the_old_labels_and_the_heads_by_the_new(deep) -> None:
+    data = deep.data
+    train = data.split("train")
+    edits = [
+        ecbm.Edit(correct_concepts=[(i, data.concept_names[0], value) for i in train.ids[:40]])
+        for value in (0.0, 1.0)
+    ]
+    models = []
+    for edit in edits:
+        alignment = align(deep.model, data, edit, edit.apply_to(data))
+        model = more_training(deep, alignment, 0.9)
+        assert model is not None
+        design = stages.feature_design(model.backbone, alignment.after.inputs)
+        start = carry(alignment)
+        start.backbone = model.backbone
+        solved = solve_concepts(start, alignment, design, features_moved=True)
+        wanted = solve_label(solved.model, alignment, solved.logits, None).model
+        assert torch.allclose(model.concept_head.weight, wanted.concept_head.weight, atol=1e-6)
+        models.append(model)
+    one, other = (model.backbone.state_dict() for model in models)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert any(not torch.equal(one[name], value) for name, value in deep.model.backbone.state_dict().items())
+    assert not torch.equal(models[0].concept_head.weight, models[1].concept_head.weight)
+    assert more_training(deep, alignment, 1e-6) is None
+
+
+def test_climbing_the_loss_of_removed_samples_raises_it(deep) -> None:
+    data = deep.data
+    gone = data.split("train").ids[:12]
+    edit = ecbm.Edit(remove_samples=gone)
+    alignment = align(deep.model, data, edit, edit.apply_to(data))
+    removed = data.select([data.row(name) for name in gone])
+
+    def error(model: ecbm.ConceptBottleneck) -> float:
+        return float((model.concept_probabilities(removed.x) - removed.concepts).abs().nanmean())
+
+    plain, climbed = (fine_tuned(deep, alignment, 60, 3e-3, ascent=share) for share in (0.0, 0.3))
+    assert plain is not None
+    assert climbed is not None
+    assert error(climbed) > error(plain) + 0.02

@@ -101,8 +101,8 @@ class Editor:
             truth.
         options
             Fields of :class:`~ecbm.edit.methods.base.Options`: ``budget`` (a share of retraining's work) or
-            ``seconds`` (a clock) for ``auto``; ``fisher``, ``damping``, ``relative``, ``gradient``,
-            ``label_curvature`` for the influence methods; ``warm_start`` for ``retrain``.
+            ``seconds`` (a clock) for ``auto``; ``fisher``, ``damping``, ``guarded``, ``relative``,
+            ``gradient``, ``label_curvature`` for the influence methods; ``warm_start`` for ``retrain``.
         """
         if method not in METHODS:
             raise unknown_name("method", method, tuple(METHODS))

@@ -15,6 +15,7 @@ from ecbm.edit.certificate import certify, spectral_bound
 from ecbm.edit.heads import label_design
 from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
+from ecbm.edit.traces import traces_of
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
 from ecbm.train.heads.objectives import (
@@ -26,7 +27,7 @@ from ecbm.train.heads.objectives import (
 )
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["Measured", "concept_value", "json_ready", "report_of"]
+__all__ = ["Measured", "concept_value", "json_ready", "logits_before", "report_of"]
 
 
 def json_ready(value: Any) -> Any:
@@ -126,6 +127,9 @@ def report_of(
         ),
     }
     report |= _certificate(edited, state, facts)
+    traces = traces_of(alignment, carried, model, retrained=outcome.fresh, solved=outcome.solved)
+    if traces is not None:
+        report["traces"] = traces
     worse = [stage for stage in after if not after[stage] <= before[stage] * (1 + 1e-9)]
     if worse and outcome.unguarded:
         figures = " and ".join(f"{before[stage]:.4g} to {after[stage]:.4g} ({stage})" for stage in worse)
@@ -146,7 +150,7 @@ def _before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState
         touched = alignment.touched_concepts()
         values = state.frozen.values_under(alignment.concepts, touched, alignment.terms_after)
         return {"concepts": float(values.sum()), "labels": float(state.label_value or 0.0)}
-    return Measured(carried, alignment, _logits_before(carried, alignment, state)).objectives()
+    return Measured(carried, alignment, logits_before(carried, alignment, state)).objectives()
 
 
 def _known(outcome: Outcome, alignment: Alignment, state: EditorState, carried: ConceptBottleneck) -> Facts:
@@ -172,7 +176,7 @@ def _same_parameters(first: ConceptBottleneck, second: ConceptBottleneck) -> boo
     return a.keys() == b.keys() and all(bool((a[name] == b[name]).all()) for name in a)
 
 
-def _logits_before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState) -> Tensor:
+def logits_before(carried: ConceptBottleneck, alignment: Alignment, state: EditorState) -> Tensor:
     """Concept logits of the unedited model under the new names; those of samples that stay are kept."""
     samples, concepts = alignment.samples, alignment.concepts
     logits = concepts.carry(samples.carry(state.logits).T).T

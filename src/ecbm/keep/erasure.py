@@ -157,7 +157,7 @@ def _check_classes(left: Dataset) -> None:
 
 def _without_figures(report: dict[str, Any]) -> dict[str, Any]:
     """What the ledger keeps of the report: no figure that was computed with the old model."""
-    kept = ("method", "changed", "certificate", "residual", "seconds", "why")
+    kept = ("method", "changed", "certificate", "residual", "seconds", "why", "traces")
     return {name: plain(report[name]) for name in kept if name in report}
 
 
@@ -200,7 +200,9 @@ def _not_reached(workspace: Workspace, model: ConceptBottleneck | None, report: 
     words += [f"a copy exported to {path}" for (path,) in exports if not Path(path).is_relative_to(inside)]
     words += [f"{name}: {why}" for name, why in (report.get("not_covered") or {}).items()]
     if model is not None and not model.recipe.is_linear and report["method"] != "retrain":
-        words.append("what the backbone learnt from the samples: --method retrain trains it anew without them")
+        traces = report.get("traces")
+        words.append(traces["words"] if traces is not None else "what the backbone learnt from the samples")
+        words[-1] += " (--tail trains its last layers on without them, --method retrain all of it)"
     words += [
         "backups, snapshots and other copies of this folder",
         "what the disk itself keeps of overwritten blocks, and the history of your shell",

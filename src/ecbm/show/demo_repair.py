@@ -19,7 +19,7 @@ from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
 from ecbm.verify.evaluate import evaluate
-from ecbm.verify.fidelity import affordable_steps, closure, fine_tuned, recovery
+from ecbm.verify.fidelity import affordable_steps, closure, fine_tuned, more_training, recovery
 
 __all__ = [
     "HEADERS", "OURS", "OVERLOOKED", "QUICK", "Repair", "Row", "careless", "print_repair", "run_repair",
@@ -28,7 +28,7 @@ __all__ = [
 
 OVERLOOKED = ("crest=yes", "eye_ring=yes", "wing_bar=yes", "mask=yes", "breast_pattern=streaked")
 _RATES = (0.1, 0.3)
-_BUDGETS = (0.05, 0.2)
+_BUDGETS = (0.05, 0.1)
 QUICK, OURS = (f"ecbm, {budget:.0%} budget" for budget in _BUDGETS)
 
 
@@ -94,9 +94,14 @@ def run_repair(data: Dataset, recipe: Recipe, console: Console) -> Repair:
         models[f"ecbm, {budget:.0%} budget"] = [result.model], result.report["seconds"]["edit"]
     # Before the curvature of the EK-FAC step is fitted, which only that step needs.
     kept = sum(editor.state.seconds.values())
-    step = editor.apply(edit, "ekfac")
-    models["one EK-FAC step"] = [step.model], step.report["seconds"]["edit"]
+    for name, options in (("one EK-FAC step", {}), ("the same, as written", {"damping": 0.1, "guarded": False})):
+        step = editor.apply(edit, "ekfac", **options)
+        models[name] = [step.model], step.report["seconds"]["edit"]
     alignment = align(original, before, edit, data)
+    started = time.monotonic()
+    trained_on = more_training(editor, alignment, _BUDGETS[-1])
+    if trained_on is not None:
+        models["old labels + heads"] = [trained_on], time.monotonic() - started
     for name, exact_heads in (("fine-tuning", False), ("fine-tuning + heads", True)):
         # As much work as ours, and never so little that its closing solves leave it no gradient step.
         steps = max(affordable_steps(alignment, _BUDGETS[-1], exact_heads=exact_heads), 1)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LABEL_CURVATURES", "Method", "Options", "Outcome"]
 
-LABEL_CURVATURES = ("blocks", "ekfac")
+LABEL_CURVATURES = ("hessian", "blocks", "ekfac")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,19 +39,26 @@ class Options:
         For ``ekfac``: ``"true"`` (targets drawn from the model), ``"empirical"`` (the data's targets: the paper's
         text), or ``"exact"`` (the drawn targets' expectation; costs one backward pass a concept).
     damping
-        δ of ``ekfac`` and ``hessian``; ``None`` takes 0 for a frozen backbone (its L2 is enough) and 0.1 of the
-        mean eigenvalue for a deep one.
+        δ of ``ekfac`` and ``hessian``. ``None`` chooses it by the edited objective (``guarded``), starting from 0
+        for a frozen backbone, whose L2 is enough; unguarded it is 0 there and 0.1 for a deep one.
+    guarded
+        For ``ekfac`` and ``hessian``: whether the step's length is chosen, too, and nothing is returned that makes
+        the edited objective worse. ``False`` is the step as the paper writes it, however long.
     relative
         Whether δ is a multiple of each layer's mean eigenvalue.
     gradient
         ``"difference"`` of new and old terms, or the ``"full"`` new gradient (a Newton step).
     label_curvature
-        For ``ekfac``, what the label head's step divides by: ``"blocks"``, the exact Gauss–Newton block of every
-        class, or ``"ekfac"``, Kronecker factors. ``None`` takes blocks for a frozen backbone with the true Fisher
-        where they are small enough. Kronecker factors are too coarse there: retraining moves inputs and label head
-        in ways that nearly cancel, and on CUB EK-FAC's step (off by 30 %) leaves class probabilities farther from
-        the retrained ones than no step does (closure −1.4 against 0.37; at best 0.45, with δ of 100; with blocks
-        0.75).
+        For ``ekfac``, what the label head's step divides by: ``"hessian"``, exactly, by conjugate gradients;
+        ``"blocks"``, the exact Gauss–Newton block of every class; or ``"ekfac"``, Kronecker factors. ``None`` takes
+        blocks for a frozen backbone with the true Fisher where they are small enough, the Hessian for a deep one,
+        and unguarded Kronecker factors for a deep one. Those are too coarse: retraining moves inputs and label
+        head in ways that nearly cancel, and on CUB EK-FAC's step (off by 30 %) leaves class probabilities farther
+        from the retrained ones than no step does (closure −1.4 against 0.37; at best 0.45, with δ of 100; with
+        blocks 0.75).
+    tail
+        For ``auto`` on a deep backbone: train its last layers on the edited data even where the edit moves
+        predictions no more than another seed would, for an erasure that reaches further than the heads.
     warm_start
         For ``retrain``: start from the present backbone instead of fresh weights.
     """
@@ -60,9 +67,11 @@ class Options:
     seconds: float | None = None
     fisher: Fisher = "true"
     damping: float | None = None
+    guarded: bool = True
     relative: bool = True
     gradient: str = "difference"
     label_curvature: str | None = None
+    tail: bool = False
     warm_start: bool = False
 
     def __post_init__(self) -> None:
@@ -99,6 +108,7 @@ class Outcome:
     """The edited model, every setting that was chosen, what was not covered and why, and facts worth keeping.
 
     ``unguarded`` says that nothing kept the step from making the edited objective worse: then the report warns.
+    ``solved`` says that both heads are minima on the edited data, ``fresh`` that training began from fresh weights.
     """
 
     model: ConceptBottleneck
@@ -106,6 +116,8 @@ class Outcome:
     not_covered: dict[str, str] = dataclasses.field(default_factory=dict)
     facts: Facts = dataclasses.field(default_factory=Facts)
     unguarded: bool = False
+    solved: bool = False
+    fresh: bool = False
 
 
 Method = Callable[[Alignment, EditorState, Options], Outcome]

@@ -29,7 +29,7 @@ def exact_edit(alignment: Alignment, state: EditorState, options: Options) -> Ou
     )
     labels = solve_label(solved.model, alignment, solved.logits, state.label_inverses(alignment))
     settings = {"why": _why(alignment), "newton_steps": solved.newton_steps + labels.newton_steps}
-    return Outcome(labels.model, settings, facts=Facts(design=design))
+    return Outcome(labels.model, settings, facts=Facts(design=design), solved=True)
 
 
 def _why(alignment: Alignment) -> str:
@@ -70,4 +70,4 @@ def _from_kept_heads(alignment: Alignment, state: EditorState) -> Outcome | None
     model = with_heads(carried, parameters, None, low, high)
     labels = solve_label(model, alignment, read, state.label_inverses(alignment))
     settings = {"why": _why(alignment), "newton_steps": steps + labels.newton_steps}
-    return Outcome(labels.model, settings, facts=facts)
+    return Outcome(labels.model, settings, facts=facts, solved=True)

@@ -17,4 +17,4 @@ def retrain_edit(alignment: Alignment, state: EditorState, options: Options) -> 
     start = carry(alignment) if options.warm_start else None
     recipe, front = state.model.recipe_for(edited.concept_names), state.model.front
     model = train(edited, recipe, start=start, front=front, device=state.model.network_device)
-    return Outcome(model, {"warm_start": options.warm_start})
+    return Outcome(model, {"warm_start": options.warm_start}, solved=True, fresh=not options.warm_start)

@@ -19,11 +19,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ecbm.curvature import ConceptLoss, Vector
+from ecbm.curvature import EKFAC, ConceptLoss, Vector, gauss_newton_quadratic
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import carry, restandardise, with_heads
 from ecbm.edit.frozen import KeptRows, kept_rows
-from ecbm.edit.gradients import ConceptPart, add_step, gradient_sum
+from ecbm.edit.gradients import ConceptPart, add_step, dot, gradient_sum
 from ecbm.edit.state import EditorState, Facts
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
@@ -35,6 +35,8 @@ from ecbm.train.terms import ConceptTerms
 __all__ = ["DeepStage", "FrozenStage", "Stage"]
 
 WEIGHT, BIAS = "concept_head.weight", "concept_head.bias"
+# Samples that lengths and dampings are compared on: each candidate costs about four forward passes over them.
+_SAMPLE, _BATCH = 256, 256
 
 
 class Stage(Protocol):
@@ -44,6 +46,8 @@ class Stage(Protocol):
     widened: bool
     """Whether there are new concepts: the old terms know no curvature of theirs, so that of the new ones is taken.
     """
+    widened_curvature: EKFAC | None
+    """That curvature, once somebody has fitted it."""
 
     @property
     def part(self) -> ConceptPart:
@@ -107,6 +111,7 @@ class FrozenStage:
     def __init__(self, alignment: Alignment, state: EditorState) -> None:
         self.alignment, self.state, self._union = alignment, state, _Union(alignment)
         self.widened = len(alignment.concepts.come) > 0
+        self.widened_curvature: EKFAC | None = None
         self.heads = state.frozen
         self.rows: KeptRows = kept_rows(alignment, self.heads)
         extra = self._union.width - alignment.concepts.before
@@ -226,6 +231,7 @@ class DeepStage:
     def __init__(self, alignment: Alignment, state: EditorState) -> None:
         self.alignment, self.state, self._union = alignment, state, _Union(alignment)
         self.widened = len(alignment.concepts.come) > 0
+        self.widened_curvature: EKFAC | None = None
         self.part = _widened(state.part, self._union.width)
 
     def _mean_data_gradient(self) -> Vector:
@@ -269,6 +275,33 @@ class DeepStage:
 
     def still(self, step: Vector, change: Vector) -> Vector:
         return step
+
+    @cached_property
+    def _sample(self) -> tuple[Inputs, ConceptTerms]:
+        """Some edited training samples, evenly spread: what lengths and dampings are compared on."""
+        count = self.alignment.samples.after
+        rows = torch.linspace(0, count - 1, min(count, _SAMPLE)).round().long()
+        terms = self.alignment.terms_after[rows]
+        union = ConceptTerms(self._union.after(terms.targets), self._union.after(terms.weights))
+        return self.alignment.after.inputs.subset(rows.tolist()), union
+
+    def length(self, step: Vector, change: Vector) -> float:
+        """Where the quadratic model along ``step`` is least: ⟨change, step⟩ / ⟨step, (G' + α) step⟩."""
+        inputs, terms = self._sample
+        loss = ConceptLoss(terms.targets, terms.weights)
+        bend = gauss_newton_quadratic(self.part, inputs, loss, step, l2=self.state.concept_l2)
+        return dot(change, step) / bend if bend > 0 else 0.0
+
+    def sample_objective(self, step: Vector, length: float) -> float:
+        """J'_C of those samples at θ − length · step."""
+        part, (inputs, terms) = copy.deepcopy(self.part).eval(), self._sample
+        add_step(part, step, -length)
+        total = 0.0
+        with torch.no_grad():
+            for rows in torch.arange(len(terms.targets)).split(_BATCH):
+                total += float(terms[rows].loss(part(inputs.take(rows)).float()))
+        squares = sum(float(part.get_parameter(name).detach().double().square().sum()) for name in part.trained)
+        return total / len(terms.targets) + 0.5 * self.state.concept_l2 * squares
 
     def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
         part, alignment = copy.deepcopy(self.part), self.alignment

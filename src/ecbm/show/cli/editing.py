@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from ecbm.keep.workspace import Workspace
 
 __all__ = ["register"]
+
+TailOption = Annotated[
+    bool,
+    typer.Option(
+        "--tail", help="For auto: train a deep backbone's last layers on, even where the edit does not ask for it."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,6 +52,7 @@ def edit(
     method: Annotated[str, typer.Option(help="auto, exact, ekfac, hessian or retrain.")] = "auto",
     preview: Annotated[bool, typer.Option("--preview", help="Only report what would change.")] = False,
     budget: Annotated[float, typer.Option(help="For auto: a share of retraining's work, up to 1.")] = 0.05,
+    tail: TailOption = False,
     seconds: Annotated[
         float | None,
         typer.Option(help="Instead of --budget: a time limit. The result cannot be replayed.", show_default=False),
@@ -71,7 +79,8 @@ def edit(
     from ecbm.keep.workspace import Workspace
 
     opened = Workspace(workspace, device=device)
-    options = {"budget": budget} if seconds is None else {"seconds": seconds}
+    options: dict[str, Any] = {"budget": budget} if seconds is None else {"seconds": seconds}
+    options |= {"tail": True} if tail else {}
     if preview:
         version, report = opened.head, opened.preview(file, method, **options)
     else:
@@ -136,8 +145,14 @@ def erase(
     ids: Annotated[list[str], typer.Option("--ids", help="Samples to erase; ids may follow one another.")],
     more: Annotated[list[str] | None, typer.Argument(metavar="ID", help="More ids.", show_default=False)] = None,
     method: Annotated[
-        str, typer.Option(help="auto, exact, or retrain (also trains a deep backbone anew).")
+        str,
+        typer.Option(help="auto, exact (both heads; a deep backbone stays), or retrain (trains all of it anew)."),
     ] = "auto",
+    tail: TailOption = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="For auto: a share of retraining's work, up to 1 (0.05).", show_default=False),
+    ] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Only say what would be destroyed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; without a terminal it is needed.")] = False,
     reason: ReasonOption = "",
@@ -175,7 +190,9 @@ def erase(
             raise typer.Exit(1)
         # What was agreed to is what was shown: a version that came meanwhile was not.
         expect = plan["version"] if expect is None else expect
-    result = opened.erase(wanted, method, reason=reason, author=author, expect=expect)
+    options: dict[str, Any] = {"tail": True} if tail else {}
+    options |= {} if budget is None else {"budget": budget}
+    result = opened.erase(wanted, method, reason=reason, author=author, expect=expect, **options)
     if as_json:
         print_json({**result["report"], **{name: value for name, value in result.items() if name != "report"}})
         return

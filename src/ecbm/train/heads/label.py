@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ecbm.train.heads.newton import ConvexSolution, Product, minimise, solution_of
+from ecbm.train.heads.newton import ConvexSolution, Product, conjugate_gradients, minimise, solution_of
 from ecbm.train.heads.objectives import LabelObjective
 from ecbm.train.heads.precondition import (
     FeatureBasis,
@@ -22,7 +22,7 @@ from ecbm.train.heads.precondition import (
     invert_blocks,
 )
 
-__all__ = ["block_step", "solve_label_head"]
+__all__ = ["block_step", "newton_step", "solve_label_head"]
 
 # What building exact class blocks costs, in Hessian products for each column of the design, and what a digit of the
 # residual costs with them.
@@ -108,6 +108,37 @@ def block_step(gradient: Tensor, inverses: Tensor, l2: float) -> Tensor:
     shared = gradient.mean(0)
     own = apply_blocks(inverses, (gradient - shared).float()).double()
     return own.sub_(own.mean(0)).add_(shared, alpha=1 / l2)
+
+
+def newton_step(
+    design: Tensor,
+    labels: Tensor,
+    head: Tensor,
+    l2: float,
+    *,
+    inverses: Tensor | None = None,
+    residual: float = 1e-4,
+) -> tuple[Tensor, int]:
+    """H⁻¹ ∇J_Y at ``head`` to a relative ``residual``, by conjugate gradients, and the products it took.
+
+    ``inverses`` are as in :func:`solve_label_head`.
+    """
+    problem = _LabelProblem(design, labels, None, len(head), l2)
+    problem.inverses = inverses
+    logits, every = design @ head.T, torch.arange(len(head))
+    gradient = problem.gradient(logits, head)
+    size = float(gradient.norm())
+    if size == 0:
+        return torch.zeros_like(gradient), 0
+    for dtype in (torch.float32, torch.float64):
+        multiply, precondition = problem.system(logits, every, dtype)
+        limit = torch.full((len(head),), residual, dtype=dtype)
+        found = conjugate_gradients(multiply, precondition, (gradient / size).to(dtype), limit, together=True)
+        if found.sound:
+            break
+    step = found.solution.double() * size
+    # What the classes share is felt by the L2 alone, so its step is known exactly.
+    return step - step.mean(0) + gradient.mean(0) / l2, found.products
 
 
 def solve_label_head(

@@ -202,7 +202,11 @@ def test_steps_of_the_label_head_lower_its_objective_and_go_most_of_the_way(bird
 
 
 @pytest.mark.parametrize(
-    ("share", "rate"), [(0.001, 0.2), (0.1, 0.5), (0.2, 1.0), (0.25, 1.0), (0.5, 0.5), (5.0, 0.5)]
-)
-def test_the_rate_follows_the_number_of_steps(share: float, rate: float) -> None:
-    assert _rate(share) == pytest.approx(rate)
+    ("steps", "work", "rate"),
+    [
+        (0.001, 0.01, 0.2), (0.1, 0.05, 0.5), (0.2, 0.1, 1.0), (0.5, 0.105, 1.0), (0.4, 0.14, 0.75),
+        (0.5, 0.5, 0.5), (5.0, 1.0, 0.5), (0.1, 0.21, 0.25),
+    ],
+)  # fmt: skip
+def test_the_rate_follows_steps_and_work(steps: float, work: float, rate: float) -> None:
+    assert _rate(steps, work) == pytest.approx(rate)

@@ -131,8 +131,8 @@ class Ladder:
         solved = solve_concepts(moved, self.alignment, design, features_moved=True, tolerance=tolerance)
         return solved, self.cost.basis + self.cost.concept_work(solved.work)
 
-    def finish(self) -> tuple[ConceptBottleneck, str]:
-        """The last rung's model with both heads closed, and in words how far they were solved.
+    def finish(self) -> tuple[ConceptBottleneck, str, bool]:
+        """The last rung's model with both heads closed, in words how far they were solved, and whether to the end.
 
         On the present features always to the recipe's tolerance, whatever the budget: that much an edit is worth.
         """
@@ -144,7 +144,8 @@ class Ladder:
             tolerance = best.settings["tolerance"]
             concepts = "as trained" if tolerance is None else f"solved to a gradient of {tolerance:g}"
             steps = stepped.newton_steps
-            return stepped.model, f"concepts {concepts}, {steps} steps of the label head: no work was left for more"
+            words = f"concepts {concepts}, {steps} steps of the label head: no work was left for more"
+            return stepped.model, words, False
         model, logits, tolerance = best.model, best.logits, best.model.recipe.head_tolerance
         if model.recipe.regime != "joint" and self._loose > tolerance:
             basis = None if moved else self.state.basis.for_design(best.design)
@@ -155,7 +156,7 @@ class Ladder:
             model, logits = solved.model, solved.logits
         labels = solve_label(model, alignment, logits, inverses)
         self.spent += self.cost.label_work(labels.work)
-        return labels.model, f"both solved to the end (concepts to a gradient of {tolerance:g})"
+        return labels.model, f"both solved to the end (concepts to a gradient of {tolerance:g})", True
 
     def _add(self, rung: Rung, kept: bool) -> bool:
         self.spent += rung.work
@@ -188,9 +189,9 @@ def climb(
     """
     ladder = Ladder(alignment, state, options, cost)
     ladder.start()
-    why = _climb(ladder, moves)
+    why = _climb(ladder, moves, forced=options.tail)
     best = ladder.last
-    model, closing = ladder.finish()
+    model, closing, solved = ladder.finish()
     settings: dict[str, Any] = {
         "why": why,
         "budget": options.budget if options.seconds is None else None,
@@ -211,11 +212,11 @@ def climb(
         ladder.not_covered["BatchNorm statistics"] = f"{frozen} frozen and hold traces of removed samples"
     # Features from rounded maps are not those that the model gives.
     design = best.design if best.settings.get("maps") != "float16" else None
-    return Outcome(model, settings, ladder.not_covered, Facts(design=design))
+    return Outcome(model, settings, ladder.not_covered, Facts(design=design), solved=solved)
 
 
-def _climb(ladder: Ladder, moves: Sequence[Move]) -> str:
-    """Try the moves; says in words what was done and why."""
+def _climb(ladder: Ladder, moves: Sequence[Move], *, forced: bool) -> str:
+    """Try the moves, ``forced`` also where the edit's pull is small; says in words what was done and why."""
     alignment = ladder.alignment
     if alignment.model.recipe.regime == "joint":
         return "both heads, jointly; the backbone of a joint model is left as it is"
@@ -225,8 +226,9 @@ def _climb(ladder: Ladder, moves: Sequence[Move]) -> str:
         return "both heads exactly; every parameter of the backbone is frozen"
     if ladder.left < min((move.least(ladder) for move in moves), default=0.0):
         return "both heads exactly; the budget leaves no room for the backbone"
-    moved, wandered = pull(alignment, ladder.state, ladder.last.model), wandering(ladder.state)
-    if not moved > CLIMB_FROM * wandered:
+    moved = 0.0 if forced else pull(alignment, ladder.state, ladder.last.model)
+    wandered = 0.0 if forced else wandering(ladder.state)
+    if not forced and not moved > CLIMB_FROM * wandered:
         return (
             f"both heads exactly; the edit moves validation probabilities by {moved:.2g} (rms), no more than "
             f"another seed would ({wandered:.2g}), so the backbone is left as it is"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import torch
@@ -14,8 +15,9 @@ from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
 from ecbm.train.loop import FUSED
 from ecbm.train.model import ConceptBottleneck
+from ecbm.train.terms import ConceptTerms
 
-__all__ = ["refine"]
+__all__ = ["Forget", "refine"]
 
 
 class _Adam:
@@ -53,6 +55,21 @@ class _Adam:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Forget:
+    """Samples whose loss is climbed while that of the others falls, and with what share of the whole."""
+
+    inputs: Inputs
+    terms: ConceptTerms
+    share: float
+
+    def loss(self, part: ConceptPart, size: int, step: int) -> Tensor:
+        """Of a batch that goes round the samples."""
+        count = len(self.terms.targets)
+        rows = (torch.arange(min(size, count)) + step * size) % count
+        return self.terms[rows].loss(part(self.inputs.take(rows)).float()) / len(rows)
+
+
 def refine(
     model: ConceptBottleneck,
     alignment: Alignment,
@@ -61,12 +78,14 @@ def refine(
     steps: int,
     learning_rate: float,
     deadline: float | None = None,
+    forget: Forget | None = None,
 ) -> tuple[ConceptPart, int]:
     """Adam on the edited J'_C from ``model``; returns backbone and concept head, and the steps that were made.
 
     BatchNorm stays in evaluation mode with frozen statistics. The learning rate rises to the one given in the first
     tenth (Adam's first steps are all sign and no size) and then falls to zero, so that the last steps average
-    rather than wander. With a ``deadline`` of the monotonic clock it may end before ``steps``.
+    rather than wander. With a ``deadline`` of the monotonic clock it may end before ``steps``. ``forget`` is for a
+    control of removals.
     """
     recipe, terms, count = model.recipe, alignment.terms_after, alignment.samples.after
     part = concept_part(model).eval()
@@ -82,6 +101,9 @@ def refine(
                 if share >= 1:
                     return part, done
                 loss = terms[rows].loss(part(inputs.take(rows)).float()) / len(rows)
+                if forget is not None:
+                    climbed = forget.loss(part, recipe.batch_size, done)
+                    loss = (1 - forget.share) * loss - forget.share * climbed
                 gradients = torch.autograd.grad(loss, optimiser.parameters, materialize_grads=True)
                 # The middle of the step counts, so that a single one is not of length zero.
                 middle = min(share + 0.5 / max(steps, 1), 1.0)
