@@ -140,3 +140,41 @@ def test_a_phones_jpeg_with_a_preview_behind_it_is_one_picture():
     content = encoded(picture, "MPO", save_all=True, append_images=[Image.new("RGB", (8, 8), BLUE)])
     assert Image.open(io.BytesIO(content)).n_frames == 2
     assert read(content).shape == (16, 16, 3)
+
+
+# -- memory --------------------------------------------------------------------------------------------------
+
+
+def test_all_stores_of_a_process_share_one_limit_of_memory(tmp_path, monkeypatch):
+    import gc
+
+    from ecbm.read import pictures
+
+    gc.collect()
+    for name in "abc":
+        (tmp_path / name).write_bytes(encoded(Image.new("RGB", (8, 8), RED), "PNG"))
+    before = pictures._reserved
+    monkeypatch.setattr(pictures, "_CACHE_LIMIT_BYTES", before + 2 * 3 * 8 * 8)
+    stores = [ImageInputs(tmp_path, [name]) for name in "abc"]
+    assert [store._store._pixels is not None for store in stores] == [True, True, False]
+    # Without a cache the answers are the same.
+    assert stores[2].raw([0]).tolist() == stores[0].raw([0]).tolist()
+    del stores[0]
+    gc.collect()
+    assert ImageInputs(tmp_path, ["a"])._store._pixels is not None
+
+
+def test_digests_of_pictures_that_are_not_kept_are_made_while_they_are_decoded(tmp_path, monkeypatch):
+    from ecbm.read import pictures
+    from ecbm.read.inputs import digest_rows
+
+    monkeypatch.setattr(pictures, "_CACHE_LIMIT_BYTES", 0)
+    for name in "ab":
+        (tmp_path / name).write_bytes(encoded(Image.new("RGB", (8, 8), RED if name == "a" else BLUE), "PNG"))
+    inputs = ImageInputs(tmp_path, ["a", "b"])
+    pixels = inputs.raw([0, 1])
+    for name in "ab":
+        (tmp_path / name).unlink()
+    from ecbm.read.inputs import TensorInputs
+
+    assert digest_rows(inputs).joined() == digest_rows(TensorInputs(pixels)).joined()

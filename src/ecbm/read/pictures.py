@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,9 @@ from ecbm.read.digests import DIGEST_SIZE, RowDigests
 
 __all__ = ["PictureStore", "open_archive"]
 
-_CACHE_LIMIT_BYTES = 4 * 2**30
+# Decoded pictures that all stores of a process keep together; what is beyond it is decoded whenever it is needed.
+_CACHE_LIMIT_BYTES = 2**30
+_reserved = 0
 _DIGESTED_AT_ONCE = 512
 _THREADS = max(1, min(8, os.cpu_count() or 1))
 
@@ -33,6 +36,21 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     except Exception as error:
         reason = " ".join(str(error).split())[:150]
         raise InputError(f"{path}: not a readable zip archive ({reason}); replace the file") from None
+
+
+def _reserve(owner: object, size: int) -> bool:
+    """Take ``size`` bytes out of the limit for as long as ``owner`` lives; false if there are not as many left."""
+    global _reserved
+    if _reserved + size > _CACHE_LIMIT_BYTES:
+        return False
+    _reserved += size
+    weakref.finalize(owner, _release, size)
+    return True
+
+
+def _release(size: int) -> None:
+    global _reserved
+    _reserved -= size
 
 
 class PictureStore:
@@ -76,7 +94,7 @@ class PictureStore:
     def _make_cache(self) -> None:
         shape = (len(self.names), 3, *self.size)
         # The operating system gives memory only to pages that are written, so unused pictures cost nothing.
-        keep = int(np.prod(shape, dtype=np.int64)) <= _CACHE_LIMIT_BYTES
+        keep = _reserve(self, int(np.prod(shape, dtype=np.int64)))
         self._pixels: NDArray[np.uint8] | None = np.empty(shape, np.uint8) if keep else None
         self._known: NDArray[np.bool_] = np.zeros(len(self.names), bool)
         # Digests are made while pixels are at hand: reading pictures a second time takes longer than hashing them.

@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,19 @@ class _Held:
     def take(self, rows: Tensor) -> Tensor:
         return self._tensor[rows] if self._tensor is not None else self._inputs.take(rows)
 
+    def batches(self, order: list[Tensor]) -> Iterator[Tensor]:
+        """Inputs batch by batch; where they have to be read, the next is read while one is computed."""
+        if self._tensor is not None:
+            yield from (self._tensor[rows] for rows in order)
+            return
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(self._inputs.take, order[0])
+            for place in range(len(order)):
+                batch = coming.result()
+                if place + 1 < len(order):
+                    coming = pool.submit(self._inputs.take, order[place + 1])
+                yield batch
+
 
 def fit(
     module: nn.Module,
@@ -164,12 +178,12 @@ def fit(
             torch.manual_seed(_epoch_seed(seed, epoch) + parallel.rank())
             batches = _batches(count, batch_size, seed, epoch)
             summed = torch.zeros(())
-            for position, whole in enumerate(batches):
+            mine = [whole[parallel.rank() :: parallel.world_size()] for whole in batches]
+            for position, (whole, rows, x) in enumerate(zip(batches, mine, held.batches(mine), strict=True)):
                 rate = _learning_rate(learning_rate, (epoch * len(batches) + position) / total)
                 for group in optimiser.param_groups:
                     group["lr"] = rate
-                rows = whole[parallel.rank() :: parallel.world_size()]
-                value = loss(module, held.take(rows), rows) / len(whole)
+                value = loss(module, x, rows) / len(whole)
                 optimiser.zero_grad(set_to_none=True)
                 value.backward()
                 _reduce_gradients(parameters)
