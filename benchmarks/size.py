@@ -3,7 +3,7 @@
     python benchmarks/size.py [--pictures 200000] [--backbone pretrained] [--input-size 64] [--json FILE]
 
 Draws birds at 64 px piece by piece into a zip of JPEG files with a table beside it, and then runs the command line
-as a user would: ``ecbm init``, ``ecbm train`` (frozen network: extraction, both heads), ``ecbm edit`` of 100 labels.
+as a user would: ``ecbm init``, ``ecbm train`` (frozen network: extraction, heads), ``ecbm edit`` of 100 labels.
 Peak memory is the largest resident set of each command. Times are processor time, because other work on the machine
 slows the clock.
 """

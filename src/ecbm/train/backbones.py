@@ -77,6 +77,8 @@ def resolve_backbone(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
         recipe = _at_hand(recipe, shape)
     if recipe.is_named:
         recipe = recipe.replace(frozen=recipe.is_frozen if recipe.frozen is None else recipe.frozen)
+    if recipe.augment and (not pictures or recipe.is_linear):
+        raise InputError(f"augment= is for networks trained from pictures; inputs are {shape}")
     if recipe.backbone == "linear" and len(shape) != 1:
         raise InputError(f"backbone 'linear' needs feature rows; inputs are {shape}: use 'mlp' or 'convnet'")
     return recipe

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.train.augmentation import AUGMENTATIONS
 from ecbm.train.networks import is_own
 from ecbm.train.preprocessing import checked_preprocessing
 
@@ -22,9 +23,9 @@ BACKBONES = ("auto", "linear", "mlp", "convnet", "resnet18", "pretrained")
 PREFIXES = ("timm:NAME", "torchvision:NAME", "onnx:FILE", "package.module:factory")
 PRECISIONS = ("float32", "float16")
 # Fields that came later: left out of a recipe's plain form at their default, so that older fingerprints stay valid.
-_LATER = {
+_LATER: dict[str, Any] = {
     "frozen": None, "layer": None, "preprocessing": None, "feature_precision": None, "arguments": None,
-    "mixed_precision": False,
+    "mixed_precision": False, "augment": [], "backbone_rate": 1.0, "class_balanced": False, "accumulate": 1,
 }  # fmt: skip
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
@@ -110,6 +111,16 @@ class Recipe:
     mixed_precision
         Compute products of networks in bfloat16, in training and in the passes of a frozen network (whose features
         then differ in the third digit). Heads are solved in float64 all the same.
+    augment
+        How pictures are changed at random while a network is trained: any of ``"flip"``, ``"crop"``, ``"colour"``.
+        Not for layers behind a frozen one, which are trained on kept maps.
+    backbone_rate
+        The backbone's learning rate as a multiple of the heads' (0.1 is usual for pretrained weights).
+    class_balanced
+        Draw samples in training so that every class comes equally often. It decides the order of gradient steps
+        alone: heads are solved on all samples as they are.
+    accumulate
+        Go through each batch in this many parts and sum their gradients: for batches that do not fit in memory.
     resolve_concept_head
         Re-solve the concept head exactly on the final features as the last step of deep training.
     head_tolerance
@@ -147,6 +158,10 @@ class Recipe:
     feature_precision: str | None = None
     arguments: Mapping[str, Any] | None = None
     mixed_precision: bool = False
+    augment: Sequence[str] = ()
+    backbone_rate: float = 1.0
+    class_balanced: bool = False
+    accumulate: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.backbone, str | nn.Module):
@@ -177,6 +192,17 @@ class Recipe:
                 raise InputError("Recipe: weights= is for 'resnet18' and networks by name ('timm:NAME', ...) only")
             self._put("weights", os.fspath(self.weights))
         self._check_frozen()
+        kinds = [self.augment] if isinstance(self.augment, str) else list(self.augment)
+        for kind in kinds:
+            if kind not in AUGMENTATIONS:
+                raise unknown_name("augmentation", kind, AUGMENTATIONS, "Recipe")
+        self._put("augment", tuple(kinds))
+        self._put("backbone_rate", _positive("backbone_rate", self.backbone_rate))
+        self._put("accumulate", _whole("accumulate", self.accumulate))
+        if kinds and (self.is_linear or isinstance(self.frozen, str)):
+            raise InputError(
+                "Recipe: augment= is for networks trained from pictures, not for frozen ones or kept maps"
+            )
 
     def _check_frozen(self) -> None:
         if isinstance(self.frozen, str):
@@ -272,7 +298,7 @@ class Recipe:
             fields["backbone"] = "custom"
         if isinstance(self.pos_weight, Mapping):
             fields["pos_weight"] = dict(self.pos_weight)
-        fields["hidden"] = list(self.hidden)
+        fields["hidden"], fields["augment"] = list(self.hidden), list(self.augment)
         if self.preprocessing is not None:
             lists = {name: list(v) if isinstance(v, tuple) else v for name, v in self.preprocessing.items()}
             fields["preprocessing"] = lists

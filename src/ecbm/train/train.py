@@ -81,6 +81,11 @@ def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
     return loss
 
 
+def _class_chances(labels: Tensor) -> Tensor:
+    """The weight with which each sample is drawn so that every class comes equally often."""
+    return 1 / torch.bincount(labels).double()[labels]
+
+
 def _fit_deep(
     data: Dataset,
     recipe: Recipe,
@@ -114,6 +119,10 @@ def _fit_deep(
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
         checkpoint=checkpoint,
         identity=identity,
+        rates={"backbone": recipe.backbone_rate},
+        augment=tuple(recipe.augment),
+        chances=_class_chances(train_data.labels) if recipe.class_balanced else None,
+        accumulate=recipe.accumulate,
     )
     return deep, result
 
