@@ -96,8 +96,8 @@ def test_tables_are_not_augmented():
 def test_a_tiny_rate_leaves_the_backbone_nearly_where_it_was(data):
     fresh = networks_kit.eye().first.weight.detach()
     slow, full = (
-        ecbm.train(data, networks_kit.own(frozen=False, epochs=2, backbone_rate=rate)).backbone.first.weight.detach()
-        for rate in (1e-4, 1.0)
+        ecbm.train(data, networks_kit.own(frozen=False, epochs=2, backbone_rate=r)).backbone.first.weight.detach()
+        for r in (1e-4, 1.0)
     )
     assert float((slow - fresh).norm()) < 1e-2 * float((full - fresh).norm())
 
