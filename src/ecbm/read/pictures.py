@@ -22,7 +22,7 @@ from ecbm.read.digests import DIGEST_SIZE, RowDigests
 __all__ = ["PictureStore", "open_archive"]
 
 # Decoded pictures that all stores of a process keep together; what is beyond it is decoded whenever it is needed.
-_CACHE_LIMIT_BYTES = 2**30
+_CACHE_LIMIT_BYTES = 2**29
 _reserved = 0
 _DIGESTED_AT_ONCE = 512
 _THREADS = max(1, min(8, os.cpu_count() or 1))
