@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,7 +121,23 @@ def _picture_files(folder: Path) -> None:
     (folder / "edit.json").write_text(json.dumps(edit))
 
 
+def _desk_files(folder: Path) -> None:
+    """The clinic's table of the tests, the edit of the guide, new rows, and embeddings."""
+    shutil.copy(ROOT / "tests" / "tables" / "clinic.csv", folder)
+    (folder / "edit.json").write_text(next(b.text for b in blocks("docs/concepts.md") if b.language == "json"))
+    (folder / "new.csv").write_text("Alter,Geschlecht,CRP (mg/l)\n61,w,12.5\n40,m,\n")
+    generator = np.random.default_rng(0)
+    shown = generator.random((200, 2)) < 0.5
+    texts = 6 * np.eye(16)[:3]
+    np.save(folder / "I.npy", generator.normal(size=(200, 16)) + shown @ texts[:2])
+    np.save(folder / "T.npy", texts)
+    (folder / "names.txt").write_text("striped\ncrest\nunicorn\n")
+    rows = [f"b{n},{'jay' if row[0] else 'robin'}" for n, row in enumerate(shown)]
+    (folder / "classes.csv").write_text("\n".join(["id,label", *rows]) + "\n")
+
+
 FILES: dict[str, Callable[[Path], None]] = {
+    "docs/concepts.md": _desk_files,
     "README.md": _edit_files,
     "docs/data.md": _table_files,
     "docs/workspace.md": _edit_files,
@@ -129,6 +146,7 @@ FILES: dict[str, Callable[[Path], None]] = {
 
 # What a guide says that its snippets print.
 PRINTED: dict[str, list[str]] = {
+    "docs/concepts.md": ["{'Erguss': 'binary', 'Schweregrad': 'ordinal', 'Größe (mm)': 'continuous'}"],
     "docs/editing.md": [
         "correct 1 concept label of 1 sample; remove 2 samples",
         "unknown concept 'radius=smal'; did you mean 'radius=small'",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ecbm.keep.saving import load, save
     from ecbm.keep.workspace import Workspace
     from ecbm.read.dataset import Dataset
-    from ecbm.read.tables import read_dataset
+    from ecbm.read.new_rows import read_inputs
+    from ecbm.read.tables import describe, read_dataset
     from ecbm.read.write import write_dataset
     from ecbm.train.model import ConceptBottleneck
     from ecbm.train.recipe import Recipe
@@ -44,10 +45,12 @@ __all__ = [
     "__version__",
     "concept_leakage",
     "datasets",
+    "describe",
     "evaluate",
     "intervention_curve",
     "load",
     "read_dataset",
+    "read_inputs",
     "save",
     "train",
     "write_dataset",
@@ -65,7 +68,9 @@ _HOMES = {
     "save": "ecbm.keep.saving",
     "Workspace": "ecbm.keep.workspace",
     "Dataset": "ecbm.read.dataset",
+    "describe": "ecbm.read.tables",
     "read_dataset": "ecbm.read.tables",
+    "read_inputs": "ecbm.read.new_rows",
     "write_dataset": "ecbm.read.write",
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",

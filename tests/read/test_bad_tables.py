@@ -36,11 +36,12 @@ def refusal(*arguments, **options) -> str:
         ("id,labels,c\na,x,1\nb,y,0\n", ["no column 'label'", "did you mean 'labels'", "label_column="]),
         ("ID,label,c\na,x,1\nb,y,0\n", ["no column 'id'", "did you mean 'ID'", "id_column="]),
         ("id,label,c,c\na,x,1,1\nb,y,0,0\n", ["two columns are called 'c'"]),
-        (",id,label,c\n0,a,x,1\n1,b,y,0\n", ["column 1 has no name", "index=False"]),
+        (",id,label,c\nq,a,x,1\nr,b,y,0\n", ["column 1 has no name", "index=False"]),
         ("id,label,c\na,x,1\nb,y,0,1\n", ["line 3", "4 cells but the header has 3 columns"]),
         ("id,label,c\na,x\nb,y,0\n", ["line 2", "2 cells but the header has 3 columns"]),
         ('id,label,c\na,x,1\nb,"y,0\n', ["line 3"]),
-        ("id;label;c\na;x;1\n", ["line 1", "not separated by commas"]),
+        ("id;label,c\na;x,1\nb;y,0\n", ["line 1", "commas or semicolons", "delimiter="]),
+        ("id;label;c\na;x;1\nb;y\n", ["line 3", "2 cells but the header has 3 columns; check semicolons"]),
         ("id,label,c\n", ["no rows"]),
         ("", ["empty"]),
     ],
@@ -53,19 +54,19 @@ def test_a_table_with(table, text, parts):
         assert part in message
 
 
-def test_text_that_is_not_utf8(table):
-    path, features = table("id,label,c\na,x,1\nb,é,0\n", encoding="latin-1")
-    assert "line 3: not UTF-8" in refusal(path, features=features)
-    path, features = table("id,label,é\na,x,1\n", encoding="latin-1")
-    assert "line 1: not UTF-8" in refusal(path, features=features)
-    path, features = table("id,label,c\na,x,1\n", encoding="utf-16")
-    assert "UTF-16" in refusal(path, features=features)
+def test_text_of_no_known_encoding(table):
+    path, features = table("id,label,c\na,x,1\nb,?,0\n")
+    path.write_bytes(path.read_bytes().replace(b"?", b"\x81"))
+    assert "line 3: neither UTF-8 nor Windows-1252" in refusal(path, features=features)
+    assert "unknown; for example utf-8" in refusal(path, features=features, encoding="klingon")
+    assert "not ascii text" in refusal(path, features=features, encoding="ascii")
 
 
 def test_a_missing_table_or_another_kind_of_file(tmp_path, table):
     _, features = table("")
     assert "no such file" in refusal(tmp_path / "none.csv", features=features)
-    assert "unknown kind of table '.xlsx'" in refusal(tmp_path / "t.xlsx", features=features)
+    assert "unknown kind of table '.ods'" in refusal(tmp_path / "t.ods", features=features)
+    assert "old Excel workbook" in refusal(tmp_path / "t.xls", features=features)
     (tmp_path / "empty").mkdir()
     assert "no samples.csv or samples.parquet" in refusal(tmp_path / "empty", features=features)
 
@@ -144,7 +145,9 @@ def test_a_missing_picture(tmp_path, table, picture):
     assert "no such folder or zip" in refusal(path, images=tmp_path / "q")
     (tmp_path / "bad.zip").write_bytes(b"PK nonsense")
     assert "not a readable zip archive" in refusal(path, images=tmp_path / "bad.zip")
-    assert "no column 'image'" in refusal(table(GOOD)[0], images=tmp_path / "p")
+    assert "no picture for the id 'b'" in refusal(table(GOOD)[0], images=tmp_path / "p")
+    (tmp_path / "none").mkdir()
+    assert "no column 'image'" in refusal(table(GOOD)[0], images=tmp_path / "none")
 
 
 def test_a_truncated_jpeg_is_named_when_it_is_decoded(tmp_path, table, picture):

@@ -31,7 +31,9 @@ def test_the_index_is_left_out_and_columns_can_be_ignored():
 @pytest.mark.parametrize(
     ("frame", "words"),
     [
-        (FRAME.drop(columns="id"), "DataFrame: no column 'id'; known: 'label', 'crest', 'wing=red'."),
+        (FRAME.rename(columns={"id": "bird_id"}), "DataFrame: no column 'id'; did you mean 'bird_id'? Rename the"),
+        (FRAME.drop(columns="label"), "DataFrame: no column 'label'; known: 'id', 'crest', 'wing=red'."),
+        (FRAME.assign(picture=[b"1", b"2", b"3"]), "column 'picture': holds pictures or other objects"),
         (FRAME.assign(id="a"), "DataFrame, row 2, column 'id': duplicate id 'a'"),
         (FRAME.assign(crest=[1, 2, 0]), "DataFrame, row 2, column 'crest': 2 is not in [0, 1]"),
         (FRAME.assign(crest=[1, "shy", 0]), "DataFrame, row 2, column 'crest': 'shy' is not a number"),
@@ -54,3 +56,27 @@ def test_inputs_are_needed_and_must_fit():
         ecbm.read_dataset(FRAME)
     with pytest.raises(ecbm.InputError, match="2 rows of features but DataFrame has 3 samples"):
         ecbm.read_dataset(FRAME, features=X[:2])
+
+
+class Stored:
+    """What Hugging Face ``datasets`` offers of a table: its features by name, and itself as a frame."""
+
+    def __init__(self, frame, classes):
+        self.frame, self.features = frame, dict.fromkeys(frame) | {"label": self}
+        self.names = classes
+
+    def to_pandas(self):
+        return self.frame.copy()
+
+
+def test_a_hugging_face_table_is_read_with_the_names_of_its_classes():
+    stored = Stored(FRAME.assign(label=[1, 0, 1]), ["finch", "wren"])
+    assert ecbm.read_dataset(stored, features=X) == ecbm.read_dataset(FRAME, features=X)
+
+
+def test_hugging_face_tables_by_split_are_one_dataset():
+    stored = Stored(FRAME.assign(label=[1, 0, 1]), ["finch", "wren"])
+    both = {"train": stored, "validation": Stored(FRAME.assign(id=[1, 2, 3], label=[1, 0, 0]), stored.names)}
+    data = ecbm.read_dataset(both, features=np.zeros((6, 2)))
+    assert data.split_sizes == {"train": 3, "val": 3}
+    assert data.ids == ("7", "8", "9", "1", "2", "3")

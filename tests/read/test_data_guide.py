@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from ecbm.errors import InputError
+from ecbm.options import named_as_flags
+from ecbm.read.reading import Asked, read_and_tell
 from ecbm.read.tables import read_dataset
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
@@ -46,3 +48,30 @@ def test_the_errors_of_the_guide_are_those_of_the_program(tmp_path, monkeypatch,
     with pytest.raises(InputError) as caught:
         read_dataset("samples.csv", features="features.npy")
     assert str(caught.value) in GUIDE.split("\n")
+
+
+DESK = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
+CLINIC = Path(__file__).parents[1] / "tables" / "clinic.csv"
+
+
+def test_the_guide_that_starts_from_a_table_says_what_the_program_says(monkeypatch):
+    """Its table, the question, the remarks and the reasons are those of the file in the tests."""
+    monkeypatch.chdir(CLINIC.parent)
+    assert "\n".join(CLINIC.read_bytes().decode("windows-1252").splitlines()[:5]) in DESK
+    options = {
+        "features": ["Alter", "Geschlecht", "CRP (mg/l)"],
+        "id_column": "Patientennr",
+        "label_column": "Diagnose",
+        "missing": ["k.A."],
+    }
+    with named_as_flags():
+        with pytest.raises(InputError) as asked:
+            read_and_tell("clinic.csv", Asked(**options))
+        assert str(asked.value) in DESK.split("\n")
+        reading = read_and_tell(
+            "clinic.csv", Asked(**options, types={"Schweregrad": "ordinal"}, ignore=["Bemerkung"])
+        )
+    assert "\n".join(reading.remarks) in DESK
+    for column in reading.columns:
+        if column.role in ("feature", "concept"):
+            assert f"| `{column.name}` | {column.role}: {column.kind} | {column.why} |" in DESK

@@ -27,6 +27,9 @@ import torch.nn.functional as functional
 from torch import Tensor
 
 from ecbm.errors import InputError
+from ecbm.read.concept_types import ConceptLayout
+from ecbm.train.heads.activations import activate, activation_curvature
+from ecbm.train.heads.objectives import concept_losses
 
 __all__ = ["FISHER_TYPES", "ConceptLoss", "Fisher", "LabelLoss", "Loss"]
 
@@ -97,6 +100,11 @@ class ConceptLoss:
         n × k values in [0, 1]; NaN where the label is missing.
     weights
         n × k numbers ≥ 0; a missing label has weight 0. ``None``: 1 where the target is known.
+    layout
+        Types of the concepts (docs/method.md, "Concepts of other types"); ``None``: all binary. Thresholds of
+        an ordinal concept are binary terms here; a categorical concept's columns are one softmax, whose targets
+        are drawn together; a continuous one has ½(z − t)², whose targets are drawn from a normal distribution
+        of variance 1.
 
     Examples
     --------
@@ -108,9 +116,10 @@ class ConceptLoss:
 
     targets: Tensor
     weights: Tensor
+    layout: ConceptLayout | None
     _plain: bool
 
-    def __init__(self, targets: Tensor, weights: Tensor | None = None) -> None:
+    def __init__(self, targets: Tensor, weights: Tensor | None = None, layout: ConceptLayout | None = None) -> None:
         targets = torch.as_tensor(targets)
         if targets.is_complex():
             raise InputError("concept targets are complex; give values in [0, 1]")
@@ -130,6 +139,9 @@ class ConceptLoss:
             )
         filled = targets.masked_fill(missing, 0.0)
         wrong = (filled < 0) | (filled > 1)
+        layout = None if layout is None or layout.plain else layout
+        if layout is not None:
+            wrong[:, layout.squared] = False
         if bool(wrong.any()):
             row, column = wrong.nonzero()[0].tolist()
             raise InputError(
@@ -138,6 +150,7 @@ class ConceptLoss:
             )
         object.__setattr__(self, "targets", filled)
         object.__setattr__(self, "weights", weights)
+        object.__setattr__(self, "layout", layout)
         object.__setattr__(self, "_plain", bool((weights == 1).all()))
 
     def __len__(self) -> int:
@@ -159,12 +172,16 @@ class ConceptLoss:
 
     def values(self, logits: Tensor, rows: slice | Tensor) -> Tensor:
         targets, weights = self._rows(logits, rows)
+        if self.layout is not None:
+            return concept_losses(logits, targets, weights, self.layout).sum(1)
         terms = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
         return (weights * terms).sum(1)
 
     def output_gradients(
         self, logits: Tensor, rows: slice | Tensor, fisher: Fisher, uniforms: Tensor | None
     ) -> list[Tensor]:
+        if self.layout is not None:
+            return self._typed_gradients(logits, rows, fisher, uniforms, self.layout)
         probabilities = torch.sigmoid(logits)
         if fisher == "true" and self._plain:
             assert uniforms is not None
@@ -185,11 +202,47 @@ class ConceptLoss:
         drawn = (uniforms < probabilities).to(logits.dtype)
         return [weights.sqrt() * (probabilities - drawn)]
 
+    def _typed_gradients(
+        self, logits: Tensor, rows: slice | Tensor, fisher: Fisher, uniforms: Tensor | None, layout: ConceptLayout
+    ) -> list[Tensor]:
+        targets, weights = self._rows(logits, rows)
+        values = activate(logits, layout)
+        if fisher == "empirical":
+            return [weights * (values - targets)]
+        if fisher == "exact":
+            roots = (weights * activation_curvature(values, layout)).sqrt()
+            grouped = {column for columns in layout.softmax for column in columns.tolist()}
+            columns = []
+            for concept in range(logits.shape[1]):
+                column = torch.zeros_like(logits)
+                if concept in grouped:
+                    # Σ_c q_c (q − e_c)(q − e_c)ᵀ = diag(q) − qqᵀ
+                    group = next(one for one in layout.softmax if concept in one)
+                    column[:, group] = values[:, group]
+                    column[:, concept] -= 1
+                    column *= (weights[:, concept] * values[:, concept]).sqrt()[:, None]
+                else:
+                    column[:, concept] = roots[:, concept]
+                columns.append(column)
+            return columns
+        assert uniforms is not None
+        drawn = (uniforms < values).to(logits.dtype)
+        for group in layout.softmax:
+            below = values[:, group].double().cumsum(1)[:, :-1]
+            chosen = (uniforms[:, group[:1]] >= below).sum(1)
+            drawn[:, group] = functional.one_hot(chosen, len(group)).to(logits.dtype)
+        squared = layout.squared
+        if len(squared):
+            normal = torch.special.ndtri(uniforms[:, squared].double().clamp(1e-12, 1 - 1e-12)).to(logits.dtype)
+            drawn[:, squared] = values[:, squared] + normal
+        return [weights.sqrt() * (values - drawn)]
+
     def subset(self, rows: Tensor) -> ConceptLoss:
-        return ConceptLoss(self.targets[rows], self.weights[rows])
+        return ConceptLoss(self.targets[rows], self.weights[rows], self.layout)
 
     def digest(self) -> str:
-        return "concepts-" + _digest(self.targets, self.weights)
+        types = "" if self.layout is None else hashlib.sha256(repr(self.layout).encode()).hexdigest()
+        return "concepts-" + _digest(self.targets, self.weights) + types
 
 
 @dataclass(frozen=True, eq=False)

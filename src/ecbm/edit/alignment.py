@@ -12,7 +12,7 @@ from torch import Tensor
 from ecbm.edit.edit import Edit
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
+from ecbm.train.terms import ConceptTerms, concept_scaling, positive_weights, terms_of
 
 __all__ = ["Alignment", "Matching", "align"]
 
@@ -118,8 +118,8 @@ class Alignment:
         """Which terms changed, (samples that stay, concepts that stay)."""
         a, b = self.terms_before, self.terms_after
         if not self.same_terms:
-            a = _part(a, self.samples.old, self.concepts.old)
-            b = _part(b, self.samples.new, self.concepts.new)
+            a = a.part(self.samples.old, self.concepts.old)
+            b = b.part(self.samples.new, self.concepts.new)
         return (a.targets != b.targets).logical_or_(a.weights != b.weights)
 
     def touched_concepts(self) -> Tensor:
@@ -128,7 +128,7 @@ class Alignment:
             return torch.arange(self.concepts.after)
         touched = torch.ones(self.concepts.after, dtype=torch.bool)
         touched[self.concepts.new] = self._differs.any(0)
-        return touched.nonzero().flatten()
+        return self.edited.layout.closed(touched.nonzero().flatten())
 
     def changed_samples(self) -> tuple[Tensor, Tensor]:
         """Old and new rows whose loss changed: terms that differ, removed or new concepts, samples gone or come."""
@@ -139,12 +139,26 @@ class Alignment:
         old = torch.cat([self.samples.old[differs], self.samples.gone])
         return old, torch.cat([self.samples.new[differs], self.samples.come])
 
+    def _changed_terms(self) -> int:
+        """How many terms differ; of a continuous concept those whose label does, for a new mean moves them all."""
+        differs = self._differs
+        squared = [place for place, new in enumerate(self.concepts.new.tolist()) if self._is_squared(new)]
+        if squared:
+            old, new = self.concepts.old[squared], self.concepts.new[squared]
+            a = self.before.concepts[self.samples.old][:, old]
+            b = self.after.concepts[self.samples.new][:, new]
+            differs = differs.clone()
+            differs[:, squared] = ~((a == b) | (a.isnan() & b.isnan()))
+        return int(differs.sum())
+
+    def _is_squared(self, column: int) -> bool:
+        layout = self.edited.layout
+        return layout.concepts[layout.owner[column]].type == "continuous"
+
     def counts(self) -> dict[str, int]:
         """How many terms, samples and concepts the edit touches."""
         edit, before, after = self.edit, self.terms_before.weights != 0, self.terms_after.weights != 0
-        terms = sum(sample in self.before.rows_by_id for sample, _ in edit.correct_labels) + int(
-            self._differs.sum()
-        )
+        terms = sum(sample in self.before.rows_by_id for sample, _ in edit.correct_labels) + self._changed_terms()
         terms += len(self.samples.gone) + len(self.samples.come)  # one class label each
         terms += int(before[self.samples.gone].sum()) + int(after[self.samples.come].sum())
         terms += int(before[self.samples.old][:, self.concepts.gone].sum())
@@ -152,12 +166,15 @@ class Alignment:
         samples = {i for i, _, _ in edit.correct_concepts} | {i for i, _ in edit.correct_labels}
         samples |= set(edit.remove_samples) | {i for vs in edit.add_concepts.values() for i in vs}
         samples |= set(edit.add_samples.ids if edit.add_samples is not None else ())
-        concepts = {c for _, c, _ in edit.correct_concepts} | set(edit.remove_concepts) | set(edit.add_concepts)
-        return {"terms": terms, "samples": len(samples), "concepts": len(concepts)}
+        named = {c for _, c, _ in edit.correct_concepts} | set(edit.remove_concepts) | set(edit.add_concepts)
+        owners = {**_owners(self.data), **_owners(self.edited)}
+        return {"terms": terms, "samples": len(samples), "concepts": len({owners[name] for name in named})}
 
 
-def _part(terms: ConceptTerms, rows: Tensor, columns: Tensor) -> ConceptTerms:
-    return ConceptTerms(terms.targets[rows][:, columns], terms.weights[rows][:, columns])
+def _owners(data: Dataset) -> dict[str, str]:
+    """The concept that each column belongs to."""
+    layout = data.layout
+    return {name: layout.concepts[layout.owner[place]].name for place, name in enumerate(data.concept_names)}
 
 
 def align(
@@ -174,6 +191,6 @@ def align(
         Matching.by_name(old.ids, after.ids, frozenset(edit.remove_samples)),
         Matching.by_name(data.concept_names, edited.concept_names),
         positive,
-        before or concept_terms(old.concepts, model.positive_weights),
-        concept_terms(after.concepts, positive),
+        before or terms_of(old, model.positive_weights, concept_scaling(old)),
+        terms_of(after, positive, concept_scaling(after)),
     )

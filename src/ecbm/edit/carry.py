@@ -33,6 +33,8 @@ def with_heads(
         low,
         high,
         model.provenance,
+        model.layout,
+        model.percentiles,
         model.front,
     )
 
@@ -58,7 +60,8 @@ def carry(alignment: Alignment, *, refit_statistics: bool = True) -> ConceptBott
         concepts.carry(model.low),
         concepts.carry(model.high),
         Provenance("", model.provenance.training),
-        model.front,
+        edited.layout,
+        front=model.front,
     )
     if refit_statistics and not alignment.samples.complete:
         carried = restandardise(carried, alignment.after)

@@ -3,7 +3,9 @@ certificate").
 
 J' is μ-strongly convex in a head's parameters with μ ≥ its L2, so |θ' − θ*| ≤ |∇J'(θ')| / μ, however θ' was found.
 
-Concept head, concept j:   ε_j = |∇_j| / α,  so |Δz_j(x)| ≤ ε_j |x̃|   (x̃: features with a one).
+Concept head, concept j:   ε_j = |∇_j| / α,  so |Δz_j(x)| ≤ ε_j |x̃|   (x̃: features with a one). A concept with
+several columns is one problem with one ε_j for all of them. With an L1 term in J_Y, ∇J'_Y stands for its
+subgradient of least norm: the L1 term does not depend on b, and the bound below holds as it is.
 
 Label head. What retraining would fit it on is b*, not b; with |b*_i − b_i| ≤ δ_i its gradient at our φ is at most
 
@@ -31,6 +33,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ecbm.read.concept_types import ConceptLayout
+from ecbm.train.heads.activations import steepest
 from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["Certificate", "certify", "spectral_bound"]
@@ -109,11 +113,19 @@ def certify(
         unknown = len(validation) * len(model.concept_names), len(validation)
         return Certificate(math.inf, math.inf, math.inf, math.inf, *unknown, len(validation), covers)
     alpha, beta = model.recipe.concept_regularisation, model.recipe.label_regularisation
-    row_error = (concept_gradient.norm(dim=1) + _rounding(sizes)) / alpha
+    # Rows of a categorical or ordinal concept are one problem: its whole gradient bounds each of them.
+    rounding = _rounding(sizes)
+    concept_error = torch.stack(
+        [
+            (concept_gradient[list(one.columns)].norm() + len(one.columns) ** 0.5 * rounding) / alpha
+            for one in model.layout.concepts
+        ]
+    )
     if concept_head_fixed:
-        row_error = torch.zeros_like(row_error)
-    error = float(row_error.norm())
-    slope = 1.0 if model.bottleneck == "logits" else 0.25
+        concept_error = torch.zeros_like(concept_error)
+    error = float(concept_error.norm())
+    row_error = concept_error[list(model.layout.owner)]
+    slope = 1.0 if model.bottleneck == "logits" else steepest(model.layout)
     if model.recipe.regime != "independent":
         shift = slope * error * sizes
     elif model.bottleneck == "logits":
@@ -152,8 +164,24 @@ def certify(
         label_error,
         float(concept_change.max()) if len(validation) else 0.0,
         float(class_change.max()) if len(validation) else 0.0,
-        int((~(concept_logits.abs() > concept_change)).sum()),
+        _could_differ(model.layout, concept_logits, concept_change),
         int((~safe).any(1).sum()),
         len(validation),
         covers,
     )
+
+
+def _could_differ(layout: ConceptLayout, logits: Tensor, change: Tensor) -> int:
+    """How many predictions of concepts could differ if no logit moves by more than ``change`` of its concept:
+    signs, most likely values (two logits of a concept move apart by at most √2 of it), grades. A continuous
+    value has none.
+    """
+    could = ~(logits.abs() > change)
+    if layout.plain:
+        return int(could.sum())
+    could[:, layout.squared] = False
+    for columns in layout.softmax:
+        best = logits[:, columns].topk(2, dim=1).values
+        could[:, columns] = False
+        could[:, columns[0]] = ~(best[:, 0] - best[:, 1] > math.sqrt(2) * change[:, columns[0]])
+    return int(could.sum())

@@ -66,8 +66,9 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
     """Put an edit beside its data. The edit must fit it (:meth:`Edit.check`)."""
     from ecbm.edit.edit import Edit as EditValue
 
-    concepts, old_concepts = [], []
+    concepts, old_concepts, pairs = [], [], set[tuple[str, int]]()
     column = {name: index for index, name in enumerate(data.concept_names)}
+    moved: set[tuple[str, int]] = set()
     if edit.correct_concepts:
         rows = torch.tensor([data.rows_by_id[sample] for sample, _, _ in edit.correct_concepts])
         columns = torch.tensor([column[concept] for _, concept, _ in edit.correct_concepts])
@@ -75,21 +76,32 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
         # Compared as they are stored, in float32.
         given = torch.tensor([value for _, _, value in edit.correct_concepts], dtype=stored.dtype)
         same = ((stored == given) | (stored.isnan() & given.isnan())).tolist()
-        for item, was, kept in zip(edit.correct_concepts, stored.tolist(), same, strict=True):
-            if not kept:
+        # A label of a concept with several columns is corrected in all of them or in none.
+        owners = [data.layout.owner[place] for place in columns.tolist()]
+        named = [(item[0], owner) for item, owner in zip(edit.correct_concepts, owners, strict=True)]
+        pairs = set(named)
+        moved = {pair for pair, kept in zip(named, same, strict=True) if not kept}
+        for item, was, pair in zip(edit.correct_concepts, stored.tolist(), named, strict=True):
+            if pair in moved:
                 concepts.append(item)
                 old_concepts.append((item[0], item[1], None if math.isnan(was) else was))
     old_labels = {s: data.class_names[int(data.labels[data.rows_by_id[s]])] for s, _ in edit.correct_labels}
     labels = [(sample, label) for sample, label in edit.correct_labels if old_labels[sample] != label]
     left = dataclasses.replace(edit, correct_concepts=tuple(concepts), correct_labels=tuple(labels))
-    asked = len(edit.correct_concepts) + len(edit.correct_labels)
+    asked = len(pairs) + len(edit.correct_labels)
     splits = _splits(left, data)
     outside = {name: splits[name] for name in SPLITS if name != "train" and name in splits}
     return Changes(
         left,
-        EditValue(old_concepts, [(sample, old_labels[sample]) for sample, _ in labels]),
+        EditValue(
+            old_concepts,
+            [(sample, old_labels[sample]) for sample, _ in labels],
+            concept_types={
+                name: data.concept_types[name] for name in edit.concept_types if name in data.concept_types
+            },
+        ),
         asked,
-        asked - len(concepts) - len(labels),
+        asked - len(moved) - len(labels),
         outside,
         splits.get("train", 0) + len(edit.remove_concepts) + len(edit.add_concepts),
     )

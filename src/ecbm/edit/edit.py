@@ -7,16 +7,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from ecbm import html
 from ecbm.edit.changes import Changes, changes_of
+from ecbm.edit.joining import append_samples, column_of
+from ecbm.edit.resolve import given_value, new_columns, resolve
 from ecbm.edit.tables import corrections_from, corrections_of
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.concept_types import concept_groups
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import concatenate, digest_rows
+from ecbm.read.inputs import digest_rows
 from ecbm.words import counted
 
 if TYPE_CHECKING:
@@ -25,22 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["Edit"]
 
 
-def _value(given: Any, where: str) -> float:
-    """A concept value: a number in 0..1, or NaN for missing (also written ``None``)."""
-    if given is None:
-        return math.nan
-    if isinstance(given, np.generic) or (isinstance(given, Tensor) and given.ndim == 0):
-        given = given.item()
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        raise InputError(f"{where}: {given!r} is not a number in [0, 1]; use None for missing")
-    number = float(given)
-    if not math.isnan(number) and not 0 <= number <= 1:
-        raise InputError(f"{where}: {number:g} is not in [0, 1]; use None for missing")
-    return number
+def _same(a: float | str, b: float | str) -> bool:
+    return a == b or (_missing(a) and _missing(b))
 
 
-def _same(a: float, b: float) -> bool:
-    return a == b or (math.isnan(a) and math.isnan(b))
+def _missing(value: float | str) -> bool:
+    return not isinstance(value, str) and math.isnan(value)
+
+
+def _said(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _items(given: Any, what: str, expected: str) -> list[Any]:
@@ -61,21 +56,6 @@ def _unique(names: Any, what: str) -> tuple[str, ...]:
     return tuple(sorted({str(name) for name in _items(names, what, "names")}))
 
 
-def _columns(given: Any) -> dict[str, dict[str, float]]:
-    expected = "add_concepts: expected {name: {id: value}}"
-    if not isinstance(given, Mapping):
-        raise InputError(f"{expected}, got {given!r}")
-    columns = {}
-    for name, values in given.items():
-        if not isinstance(values, Mapping):
-            raise InputError(f"{expected}, got {values!r} for {name!r}")
-        if not str(name):
-            raise InputError("add_concepts: a concept needs a name, got ''")
-        read = {str(i): _value(v, f"add_concepts: {str(name)!r} of sample {str(i)!r}") for i, v in values.items()}
-        columns[str(name)] = dict(sorted(read.items()))
-    return columns
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Edit:
     """Changes to a dataset, at any mix of levels. A value: it can be printed, compared, saved and inverted.
@@ -83,7 +63,8 @@ class Edit:
     Parameters
     ----------
     correct_concepts
-        ``(id, concept, value)``; the value is in 0..1 (soft labels allowed) or ``None`` for missing.
+        ``(id, concept, value)``; the value is in 0..1 (soft labels allowed) or ``None`` for missing. That of a
+        categorical concept is given by name, of an ordinal one as a grade, of a continuous one in its unit.
     correct_labels
         ``(id, class)``.
     remove_concepts
@@ -95,6 +76,8 @@ class Edit:
     add_samples
         A dataset with new samples; its concepts are matched by name, absent ones are missing. An id that the edit
         also removes is replaced.
+    concept_types, units
+        Types and units of new concepts that are not binary; those whose values are words are categorical.
 
     Examples
     --------
@@ -105,12 +88,14 @@ class Edit:
     True
     """
 
-    correct_concepts: tuple[tuple[str, str, float], ...]
+    correct_concepts: tuple[tuple[str, str, Any], ...]
     correct_labels: tuple[tuple[str, str], ...]
     remove_concepts: tuple[str, ...]
     add_concepts: Mapping[str, Mapping[str, float]]
     remove_samples: tuple[str, ...]
     add_samples: Dataset | None
+    concept_types: Mapping[str, str]
+    units: Mapping[str, str]
 
     def __init__(
         self,
@@ -120,18 +105,20 @@ class Edit:
         add_concepts: Mapping[str, Mapping[str, Any]] | None = None,
         remove_samples: Iterable[str] = (),
         add_samples: Dataset | None = None,
+        concept_types: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        concepts: dict[tuple[str, str], float] = {}
+        concepts: dict[tuple[str, str], float | str] = {}
         for item in _tuples(correct_concepts, "correct_concepts", "(id, concept, value)", 3):
             key = str(item[0]), str(item[1])
-            value = _value(item[2], f"correct_concepts: concept {key[1]!r} of sample {key[0]!r}")
+            value = given_value(item[2], f"correct_concepts: concept {key[1]!r} of sample {key[0]!r}", key[1])
             if key in concepts and not _same(concepts[key], value):
                 raise InputError(
                     f"correct_concepts: concept {key[1]!r} of sample {key[0]!r} is corrected twice, to "
-                    f"{concepts[key]:g} and {value:g}; give one value"
+                    f"{_said(concepts[key])} and {_said(value)}; give one value"
                 )
             concepts[key] = value
         labels: dict[str, str] = {}
@@ -147,15 +134,20 @@ class Edit:
         put("correct_concepts", tuple((*key, value) for key, value in sorted(concepts.items())))
         put("correct_labels", tuple(sorted(labels.items())))
         put("remove_concepts", _unique(remove_concepts, "remove_concepts"))
-        put("add_concepts", _columns({} if add_concepts is None else add_concepts))
+        units = {str(name): str(unit) for name, unit in (units or {}).items()}
+        types = {str(name): str(kind) for name, kind in (concept_types or {}).items()}
+        columns, kinds = new_columns({} if add_concepts is None else add_concepts, types, units)
+        put("add_concepts", columns)
+        put("concept_types", dict(sorted(kinds.items())))
+        put("units", units)
         put("remove_samples", _unique(remove_samples, "remove_samples"))
         put("add_samples", add_samples if add_samples is not None and len(add_samples) else None)
 
     # -- as a value ----------------------------------------------------------------------------------------
 
     def _key(self) -> tuple[Any, ...]:
-        def plain(value: float) -> float | None:
-            return None if math.isnan(value) else value
+        def plain(value: float | str) -> float | str | None:
+            return None if _missing(value) else value
 
         return (
             tuple((i, c, plain(v)) for i, c, v in self.correct_concepts),
@@ -164,6 +156,8 @@ class Edit:
             tuple((n, tuple((i, plain(v)) for i, v in vs.items())) for n, vs in self.add_concepts.items()),
             self.remove_samples,
             self.add_samples.fingerprint if self.add_samples is not None else None,
+            tuple(self.concept_types.items()),
+            tuple(sorted(self.units.items())),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -174,33 +168,37 @@ class Edit:
 
     def __bool__(self) -> bool:
         """False for the empty edit."""
-        return any(bool(part) for part in self._key())
+        return any(bool(part) for part in self._key()[:6])
 
     def __str__(self) -> str:
         parts = []
         if self.correct_concepts:
             samples = len({sample for sample, _, _ in self.correct_concepts})
-            parts.append(
-                f"correct {counted(len(self.correct_concepts), 'concept label')} of {counted(samples, 'sample')}"
-            )
+            labels = len({(sample, self._concept_of(name)) for sample, name, _ in self.correct_concepts})
+            parts.append(f"correct {counted(labels, 'concept label')} of {counted(samples, 'sample')}")
         if self.correct_labels:
             parts.append(f"correct {counted(len(self.correct_labels), 'class label')}")
         if self.remove_concepts:
             parts.append(f"remove {counted(len(self.remove_concepts), 'concept')}")
         if self.add_concepts:
-            parts.append(f"add {counted(len(self.add_concepts), 'concept')}")
+            parts.append(f"add {counted(len(set(map(self._concept_of, self.add_concepts))), 'concept')}")
         if self.remove_samples:
             parts.append(f"remove {counted(len(self.remove_samples), 'sample')}")
         if self.add_samples is not None:
             parts.append(f"add {counted(len(self.add_samples), 'sample')}")
         return "; ".join(parts) or "nothing"
 
+    def _concept_of(self, column: str) -> str:
+        """The concept that a column belongs to, as far as the edit itself knows."""
+        (group,) = concept_groups([column])
+        return group if group in self.concept_types else column
+
     def __repr__(self) -> str:
         return f"<Edit: {self}>"
 
     def _repr_html_(self) -> str:
-        def value(number: float) -> str:
-            return "missing" if math.isnan(number) else f"{number:g}"
+        def value(given: float | str) -> str:
+            return "missing" if _missing(given) else _said(given)
 
         rows = [(i, c, value(v)) for i, c, v in self.correct_concepts]
         rows += [(i, "class", label) for i, label in self.correct_labels]
@@ -224,8 +222,13 @@ class Edit:
         >>> found.edit.correct_labels, found.before.correct_labels, found.unchanged
         ((('tumour-001', 'benign'),), (('tumour-001', 'malignant'),), 1)
         """
-        self.check(data)
-        return changes_of(self, data)
+        resolved = self.resolved(data)
+        resolved._check(data)
+        return changes_of(resolved, data)
+
+    def resolved(self, data: Dataset) -> Edit:
+        """The same edit with values by name, grade and unit as labels of ``data``'s columns."""
+        return resolve(self, data)
 
     def effective(self, data: Dataset) -> Edit:
         """The edit without labels that already have their value in ``data``; empty if there is nothing to do."""
@@ -236,6 +239,9 @@ class Edit:
 
         That something is left of every class, concept and split is checked by :meth:`apply_to`.
         """
+        self.resolved(data)._check(data)
+
+    def _check(self, data: Dataset) -> None:
         removed, gone = set(self.remove_samples), set(self.remove_concepts)
         for sample in self.remove_samples:
             data.row(sample)
@@ -279,6 +285,10 @@ class Edit:
         for name in added.concept_names:
             if name not in known:
                 raise unknown_name("concept", name, known, "add_samples")
+        for name, kind in added.layout.declared.items():
+            own = data.concept_types.get(name, self.concept_types.get(name, "binary"))
+            if own != kind:
+                raise InputError(f"add_samples: concept {name!r} is {kind} there and {own} in the data")
         for label in added.labels.unique().tolist():
             if added.class_names[label] not in data.class_names:
                 raise unknown_name("class", added.class_names[label], data.class_names, "add_samples")
@@ -308,9 +318,10 @@ class Edit:
 
     def apply_to(self, data: Dataset) -> Dataset:
         """The edited dataset; ``data`` is not changed. New concepts come last, new samples too."""
-        self.check(data)
-        edited = self._apply(data)
-        self._check_left(data, edited)
+        resolved = self.resolved(data)
+        resolved._check(data)
+        edited = resolved._apply(data)
+        resolved._check_left(data, edited)
         return edited
 
     def _apply(self, data: Dataset) -> Dataset:
@@ -334,24 +345,31 @@ class Edit:
         if self.add_concepts or self.remove_concepts:
             edited = self._with_columns(edited)
         if self.add_samples is not None:
-            edited = _append(edited, self.add_samples, self.add_concepts)
+            edited = append_samples(edited, self.add_samples, self.add_concepts)
         return edited
 
     def _with_columns(self, data: Dataset) -> Dataset:
         kept = [j for j, name in enumerate(data.concept_names) if name not in set(self.remove_concepts)]
         columns = [data.concepts[:, kept]]
         for values in self.add_concepts.values():
-            columns.append(_column(data, values)[:, None])
+            columns.append(column_of(data, values)[:, None])
         names = [data.concept_names[j] for j in kept] + list(self.add_concepts)
-        return data.replace(concepts=torch.cat(columns, dim=1), concept_names=names)
+        here = concept_groups(names)
+        types = {n: t for n, t in {**data.layout.declared, **self.concept_types}.items() if n in here}
+        types |= {n: t for n, t in data.layout.declared.items() if n in names}
+        units = {n: unit for n, unit in {**data.layout.units, **self.units}.items() if types.get(n)}
+        return data.replace(
+            concepts=torch.cat(columns, dim=1), concept_names=names, concept_types=types, units=units
+        )
 
     # -- from and to others --------------------------------------------------------------------------------
 
     @classmethod
-    def from_frame(cls, frame: pandas.DataFrame) -> Edit:
+    def from_frame(cls, frame: pandas.DataFrame, data: Dataset | None = None) -> Edit:
         """Corrections from a pandas table: columns ``id``, ``concept``, ``value``; or ``id``, ``label``; or all.
 
-        A row corrects a concept (an empty value: the label is missing), a class, or both.
+        A row corrects a concept (an empty value: the label is missing), a class, or both. With ``data`` values
+        may be those of its concepts' types: names, grades, numbers in their unit.
 
         Examples
         --------
@@ -360,7 +378,7 @@ class Edit:
         >>> print(Edit.from_frame(frame))
         correct 2 concept labels of 2 samples
         """
-        concepts, labels = corrections_from(frame)
+        concepts, labels = corrections_from(frame, data)
         return cls(correct_concepts=concepts, correct_labels=labels)
 
     def to_frame(self) -> pandas.DataFrame:
@@ -387,6 +405,9 @@ class Edit:
         rows_old = torch.tensor([old[s] for s in shared], dtype=torch.long)
         rows_new = torch.tensor([new[s] for s in shared], dtype=torch.long)
         names = [name for name in before.concept_names if name in after.concept_names]
+        for name, kind in before.concept_types.items():
+            if after.concept_types.get(name, kind) != kind:
+                raise InputError(f"an edit cannot change the type of a concept; that of {name!r} differs")
         a = before.concepts[rows_old][:, [before.concept_index(n) for n in names]]
         b = after.concepts[rows_new][:, [after.concept_index(n) for n in names]]
         differs = ~((a == b) | (a.isnan() & b.isnan()))
@@ -408,6 +429,8 @@ class Edit:
             },
             remove_samples=[sample for sample in before.ids if sample not in new],
             add_samples=after.select(extra) if extra else None,
+            concept_types={n: t for n, t in after.layout.declared.items() if n not in before.layout.by_name},
+            units={n: unit for n, unit in after.layout.units.items() if n not in before.layout.by_name},
         )
 
     def inverse(self, data: Dataset) -> Edit:
@@ -434,36 +457,3 @@ def _digests(data: Dataset, samples: Sequence[str]) -> Sequence[bytes]:
     if "row_digests" in data.__dict__:
         return [data.row_digests[row] for row in rows]
     return digest_rows(data.inputs.subset(rows))
-
-
-def _column(data: Dataset, values: Mapping[str, float]) -> Tensor:
-    column = torch.full((len(data),), math.nan)
-    for sample, value in values.items():
-        row = data.rows_by_id.get(sample)
-        if row is not None:
-            column[row] = value
-    return column
-
-
-def _append(data: Dataset, added: Dataset, new_concepts: Mapping[str, Mapping[str, float]]) -> Dataset:
-    """``added`` below ``data``, its columns matched by name; values of new concepts may come from either place."""
-    concepts = torch.full((len(added), len(data.concept_names)), math.nan)
-    for column, name in enumerate(data.concept_names):
-        if name in added.concept_names:
-            concepts[:, column] = added.concepts[:, added.concept_index(name)]
-        if name in new_concepts:
-            given = _column(added, new_concepts[name])
-            concepts[:, column] = torch.where(given.isnan(), concepts[:, column], given)
-    classes = torch.tensor([data.class_names.index(n) if n in data.class_names else 0 for n in added.class_names])
-    both = Dataset(
-        (*data.ids, *added.ids),
-        concatenate(data.inputs, added.inputs),
-        torch.cat([data.concepts, concepts]),
-        torch.cat([data.labels, classes[added.labels]]),
-        data.concept_names,
-        data.class_names,
-        (*data.splits, *added.splits),
-    )
-    if "row_digests" in data.__dict__:
-        both.__dict__["row_digests"] = (*data.row_digests, *added.row_digests)
-    return both

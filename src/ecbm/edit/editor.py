@@ -22,6 +22,7 @@ from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
 from ecbm.train.extraction import extract_missing, seen_through
 from ecbm.train.model import ConceptBottleneck
+from ecbm.train.terms import percentiles_of
 
 __all__ = ["EditResult", "Editor"]
 
@@ -73,7 +74,8 @@ class Editor:
                 "the model was trained on other data (fingerprints differ); pass the dataset it was trained on, or "
                 "result.data after an edit"
             )
-        if model.concept_names != data.concept_names or model.class_names != data.class_names:
+        same = model.concept_names == data.concept_names and model.class_names == data.class_names
+        if not same or model.layout != data.layout:
             raise InputError(
                 "concepts or classes of the model and the data differ; pass the data it was trained on"
             )
@@ -128,6 +130,7 @@ class Editor:
         seconds["report"] = time.monotonic() - mark
         model = _on(outcome.model, torch.device("cpu"))
         model.provenance = dataclasses.replace(model.provenance, data_fingerprint=edited.fingerprint)
+        model.put_percentiles(percentiles_of(alignment.after))
         return EditResult(model, edited, report | {"seconds": seconds, "notes": changes.notes()}, facts)
 
     def preview(self, edit: Edit | Sequence[Edit], method: str = "auto", **options: Any) -> dict[str, Any]:
@@ -147,11 +150,11 @@ class Editor:
 
     def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Changes]:
         if isinstance(edit, Edit):
-            return edit.apply_to(self.data), changes_of(edit, self.data)
+            return edit.apply_to(self.data), changes_of(edit.resolved(self.data), self.data)
         edited = self.data
         for one in _edits(edit):
             edited = one.apply_to(edited)
-        return edited, changes_of(Edit.between(self.data, edited), self.data)
+        return edited, changes_of(Edit.between(self.data, edited).resolved(self.data), self.data)
 
     def _nothing(
         self, alignment: Alignment, method: str, seconds: dict[str, float], changes: Changes

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ecbm.edit.edit import Edit
 from ecbm.edit.tables import corrections_from, is_table
 from ecbm.errors import InputError, unknown_name
 from ecbm.files import write_json
+from ecbm.read.columns import Table
 from ecbm.read.dataset import Dataset
+from ecbm.read.inputs import TensorInputs
+from ecbm.read.reading import Asked, read_and_tell
 from ecbm.read.table_files import read_table
-from ecbm.read.tables import read_dataset
 from ecbm.read.write import write_dataset
 
 __all__ = ["edit_from", "read_edit", "write_edit"]
@@ -28,6 +28,8 @@ _FIELDS = (
     "add_concepts",
     "remove_samples",
     "add_samples",
+    "concept_types",
+    "units",
 )
 _SAMPLE_FIELDS = ("table", "features", "images", "ignore")
 
@@ -62,7 +64,7 @@ def read_edit(path: str | Path, data: Dataset | None = None, removed: Mapping[st
     """
     path = Path(path)
     if is_table(path):
-        concepts, labels = corrections_from(path)
+        concepts, labels = corrections_from(path, data)
         try:
             return Edit(correct_concepts=concepts, correct_labels=labels)
         except InputError as error:
@@ -112,7 +114,7 @@ def edit_from(
             raise unknown_name("field", name, _FIELDS, where)
     given = {name: value for name, value in content.items() if value is not None}
     concepts = [
-        (_text(item, "id", place), _text(item, "concept", place), _number(item, place))
+        (_text(item, "id", place), _text(item, "concept", place), _given_value(item, place, data))
         for item, place in _items(given, "correct_concepts", ("id", "concept", "value"), where)
     ]
     labels = [
@@ -122,10 +124,12 @@ def edit_from(
     added = given.get("add_samples")
     new = given.get("add_concepts")
     try:
-        columns = None if new is None else _new_concepts(new, f"{where}: add_concepts", folder)
+        types = _words(given, "concept_types", where)
+        columns = None if new is None else _new_concepts(new, f"{where}: add_concepts", folder, types)
         samples = None
         if added is not None:
-            known = None if data is None else {*data.concept_names, *(columns or ())}
+            fresh = Edit(add_concepts=columns, concept_types=types).add_concepts
+            known = None if data is None else {*data.concept_names, *fresh}
             samples = _new_samples(added, f"{where}: add_samples", folder, data)
             _check_columns(added, samples, known, removed or {}, f"{where}: add_samples")
         return Edit(
@@ -135,6 +139,8 @@ def edit_from(
             add_concepts=columns,
             remove_samples=_names(given, "remove_samples", where),
             add_samples=samples,
+            concept_types=types,
+            units=_words(given, "units", where),
         )
     except InputError as error:
         if str(error).startswith(where):
@@ -192,8 +198,27 @@ def _as_text(value: Any, place: str) -> str:
     return value
 
 
-def _number(item: Mapping[str, Any], place: str) -> float | None:
-    return _as_number(item["value"], f"{place}: 'value'")
+def _given_value(item: Mapping[str, Any], place: str, data: Dataset | None) -> float | str | None:
+    """The value of a correction; with data, one that its concept's type allows."""
+    concept = None if data is None else data.layout.by_name.get(item["concept"])
+    if concept is None or concept.type == "binary":
+        return _as_number(item["value"], f"{place}: 'value'")
+    return _typed_value(item["value"], f"{place}: 'value'")
+
+
+def _typed_value(value: Any, place: str) -> float | str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{place}: expected a number, a name or null, got {_kind(value)}")
+    return float(value)
+
+
+def _words(given: Mapping[str, Any], field: str, where: str) -> dict[str, str]:
+    words = given.get(field, {})
+    if not isinstance(words, Mapping):
+        raise InputError(f"{where}: {field}: expected an object from concepts to text, got {_kind(words)}")
+    return {name: _as_text(word, f"{where}: {field}, {name!r}") for name, word in words.items()}
 
 
 def _as_number(value: Any, place: str) -> float | None:
@@ -221,17 +246,21 @@ def _path(value: Any, place: str, folder: Path) -> Path:
     return folder / text
 
 
-def _new_concepts(value: Any, place: str, folder: Path) -> dict[str, dict[str, float | None]]:
+def _new_concepts(
+    value: Any, place: str, folder: Path, types: Mapping[str, str]
+) -> dict[str, dict[str, float | str | None]]:
     """New concepts, from a table with an id column and one column a concept, or given in place."""
     if isinstance(value, Mapping):
-        found: dict[str, dict[str, float | None]] = {}
+        found: dict[str, dict[str, float | str | None]] = {}
         for name, labels in value.items():
             own = f"{place}: {_as_text(name, place)!r}"
             if not name:
                 raise InputError(f"{place}: a concept needs a name")
             if not isinstance(labels, Mapping):
                 raise InputError(f"{own}: expected an object from ids to values, got {_kind(labels)}")
-            found[name] = {_as_text(i, own): _as_number(v, f"{own} of sample {i!r}") for i, v in labels.items()}
+            words = any(isinstance(label, str) for label in labels.values())
+            read = _typed_value if words or types.get(name, "binary") != "binary" else _as_number
+            found[name] = {_as_text(i, own): read(v, f"{own} of sample {i!r}") for i, v in labels.items()}
         return found
     path = _path(value, place, folder)
     table = read_table(path, text=["id"], ignore=())
@@ -243,15 +272,17 @@ def _new_concepts(value: Any, place: str, folder: Path) -> dict[str, dict[str, f
     names = [name for name in table.names if name != "id"]
     if not names:
         raise InputError(f"{path}: no concept column; add one beside 'id'")
-    values = np.asarray(table.fractions(names))
-    return {
-        name: {
-            sample: float(number)
-            for sample, number in zip(ids, values[:, column].tolist(), strict=True)
-            if not math.isnan(number)
-        }
-        for column, name in enumerate(names)
-    }
+    return {name: _column_values(table, name, types.get(name), ids) for name in names}
+
+
+def _column_values(table: Table, name: str, kind: str | None, ids: Sequence[str]) -> dict[str, float | str | None]:
+    """The labels of one column by sample, without those that are missing."""
+    if kind == "categorical":
+        words = table.optional_text(name)
+        return {sample: word for sample, word in zip(ids, words, strict=True) if word is not None}
+    unbounded = [] if kind in (None, "binary") else [name]
+    numbers = table.fractions([name], unbounded)[:, 0].tolist()
+    return {sample: number for sample, number in zip(ids, numbers, strict=True) if not math.isnan(number)}
 
 
 def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> Dataset:
@@ -274,16 +305,18 @@ def _new_samples(value: Any, place: str, folder: Path, data: Dataset | None) -> 
     else:
         path = _path(value, place, folder)
     pictures = data is not None and len(data.inputs.shape) == 3 and data.inputs.shape[0] == 3
+    columns = data is not None and isinstance(data.inputs, TensorInputs) and data.inputs.columns is not None
     if features is None and images is None and not path.is_dir():
         features, images = _inputs_beside(path, pictures)
-        if features is None and images is None:
+        if features is None and images is None and not columns:
             raise InputError(
                 f"{place}: no inputs for {path.name}; put {path.stem}.npy beside it, or give an object "
                 '{"table": …, "features": …} or {"table": …, "images": …}'
             )
     size = (int(data.inputs.shape[1]), int(data.inputs.shape[2])) if data is not None and pictures else None
     everything = (1.0, 0.0, 0.0)
-    return read_dataset(path, features=features, images=images, image_size=size, splits=everything, ignore=ignore)
+    asked = Asked(features, images, size, everything, ignore=ignore)
+    return read_and_tell(path, asked, like=data).data
 
 
 def _check_columns(
@@ -319,8 +352,8 @@ def write_edit(edit: Edit, path: str | Path) -> Path:
     """Write an edit as a file that :func:`read_edit` reads back equal; new samples go to a folder beside it."""
     path = Path(path)
 
-    def plain(value: float) -> float | None:
-        return None if math.isnan(value) else value
+    def plain(value: float | str) -> float | str | None:
+        return None if not isinstance(value, str) and math.isnan(value) else value
 
     content: dict[str, Any] = {
         "correct_concepts": [{"id": i, "concept": c, "value": plain(v)} for i, c, v in edit.correct_concepts],
@@ -330,6 +363,8 @@ def write_edit(edit: Edit, path: str | Path) -> Path:
             name: {i: plain(v) for i, v in values.items()} for name, values in edit.add_concepts.items()
         },
         "remove_samples": list(edit.remove_samples),
+        "concept_types": dict(edit.concept_types),
+        "units": dict(edit.units),
     }
     if edit.add_samples is not None:
         folder = path.with_name(f"{path.stem}_samples")

@@ -23,7 +23,9 @@ from ecbm.edit.warm import (
     OldConcepts,
     solve_moved_concepts,
 )
+from ecbm.read.inputs import TensorInputs
 from ecbm.train.backbones import Standardise
+from ecbm.train.heads.activations import tie
 from ecbm.train.heads.objectives import concept_curvature, concept_losses, concept_residual
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.terms import ConceptTerms
@@ -74,8 +76,8 @@ class FrozenHeads:
     ) -> FrozenHeads:
         """Everything computed from the features."""
         logits = parameters @ design.T
-        sums = concept_residual(logits, terms.targets.T, terms.weights.T) @ design
-        curvature = concept_curvature(logits.T, terms.weights).div_(len(design)).float()
+        sums = _residual(logits, terms) @ design
+        curvature = concept_curvature(logits.T, terms.weights, terms.layout).div_(len(design)).float()
         diagonal = basis.diagonal(curvature, l2)
         inverses = basis.leading_inverses(curvature, l2)
         count = inverses.shape[1]
@@ -87,8 +89,7 @@ class FrozenHeads:
 
     def residuals(self, concepts: Tensor) -> Tensor:
         """(concepts, n) of some concepts."""
-        terms = _of(self.terms, concepts)
-        return concept_residual(self.logits[concepts], terms.targets.T, terms.weights.T)
+        return _residual(self.logits[concepts], _of(self.terms, concepts))
 
     def values_under(self, concepts: Matching, touched: Tensor, terms: ConceptTerms) -> Tensor:
         """J'_C of the concepts that are left, at these heads under new terms of the same samples."""
@@ -99,12 +100,13 @@ class FrozenHeads:
     @cached_property
     def curvature(self) -> Tensor:
         """(k, n) float32, divided by n."""
-        return concept_curvature(self.logits.float(), self.terms.weights.T).div_(len(self.design))
+        weights, layout = self.terms.weights.T, self.terms.layout
+        return concept_curvature(self.logits.float(), weights, layout, 0).div_(len(self.design))
 
     @property
     def gradient(self) -> Tensor:
         """∇J_C (k, d)."""
-        return self.sums / len(self.design) + self.l2 * self.parameters
+        return tie(self.sums / len(self.design) + self.l2 * self.parameters, self.terms.layout)
 
     @cached_property
     def unsolved(self) -> Tensor:
@@ -132,7 +134,7 @@ class FrozenHeads:
         diagonal[touched] = torch.nan
         logits[touched] = parameters[touched] @ self.design.T
         changed = _of(terms, touched)
-        sums[touched] = concept_residual(logits[touched], changed.targets.T, changed.weights.T) @ self.design
+        sums[touched] = _residual(logits[touched], changed) @ self.design
         values = self.values[origin]
         values[touched] = _values(logits[touched], changed, parameters[touched], self.l2)
         return dataclasses.replace(
@@ -148,11 +150,16 @@ class FrozenHeads:
 
 
 def _of(terms: ConceptTerms, concepts: Tensor) -> ConceptTerms:
-    return ConceptTerms(terms.targets[:, concepts], terms.weights[:, concepts])
+    return terms.part(slice(None), concepts)
+
+
+def _residual(logits: Tensor, terms: ConceptTerms) -> Tensor:
+    """(k, n) residuals of (k, n) logits."""
+    return concept_residual(logits, terms.targets.T, terms.weights.T, terms.layout, 0)
 
 
 def _values(logits: Tensor, terms: ConceptTerms, parameters: Tensor, l2: float) -> Tensor:
-    losses = concept_losses(logits, terms.targets.T, terms.weights.T).sum(1) / logits.shape[1]
+    losses = concept_losses(logits, terms.targets.T, terms.weights.T, terms.layout, 0).sum(1) / logits.shape[1]
     return losses + 0.5 * l2 * parameters.square().sum(1)
 
 
@@ -179,6 +186,13 @@ class KeptRows:
         old = self.heads.residuals(concepts)
         return torch.cat([old, old.new_zeros(len(old), self.logits.shape[1] - old.shape[1])], 1)
 
+    def gone(self, before: int) -> Tensor:
+        """Kept rows, of ``before``, that the edited objective is no sum over."""
+        left = torch.ones(before, dtype=torch.bool)
+        if self.base is not None:
+            left[self.base[self.base < before]] = False
+        return left.nonzero().flatten()
+
     def gather(self, logits: Tensor) -> Tensor:
         """(k, rows) as (k, n')."""
         return logits if self.base is None else logits[:, self.base]
@@ -191,21 +205,34 @@ def kept_rows(alignment: Alignment, heads: FrozenHeads) -> KeptRows:
     if samples.unchanged:
         return KeptRows(heads, KeptDesign(exact, single), heads.logits, None, None)
     backbone, logits = alignment.model.backbone, heads.logits
+    # Statistics come from the samples that are left and from no others: nothing of a removed one stays in them.
+    moved = None if samples.complete else restandardised(alignment.model, alignment.after)
     base = samples.origin.clone()
-    base[samples.come] = samples.before + torch.arange(len(samples.come))
-    if len(samples.come):
+    come = samples.come if moved is None else _come(alignment)
+    base[come] = samples.before + torch.arange(len(come))
+    if len(come):
+        given = alignment.after.inputs.take(come)
+        if moved is not None:
+            given = torch.where(given.isnan(), moved.statistics.mean, given.double())
         with torch.no_grad():
-            added = backbone(alignment.after.inputs.take(samples.come))
+            added = backbone(given)
         added = torch.cat([added, torch.ones(len(added), 1, dtype=torch.float64)], 1)
         exact, single = torch.cat([exact, added]), torch.cat([single, added.float()])
         logits = torch.cat([logits, heads.parameters @ added.T], 1)
     if samples.complete:
         return KeptRows(heads, KeptDesign(exact, single), logits, base, None)
-    # Statistics come from the samples that are left and from no others: nothing of a removed one stays in them.
-    moved = restandardised(alignment.model, alignment.after)
     assert moved is not None
     coordinates = Coordinates(moved.ratio, moved.offset)
     return KeptRows(heads, KeptDesign(exact, single, coordinates), logits, base, moved.statistics)
+
+
+def _come(alignment: Alignment) -> Tensor:
+    """New rows: of samples that came, and of samples with missing values, which now have other means there."""
+    samples, inputs = alignment.samples, alignment.after.inputs
+    if not (isinstance(inputs, TensorInputs) and inputs.has_missing):
+        return samples.come
+    missing = inputs.tensor[samples.new].isnan().any(1)
+    return torch.cat([samples.come, samples.new[missing]])
 
 
 def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Tensor) -> LeadingInverses:
@@ -213,7 +240,7 @@ def _leading(heads: FrozenHeads, rows: KeptRows, samples: Matching, concepts: Te
     kept = heads.leading.of(concepts)
     if rows.base is None:
         return kept
-    gone, count = samples.gone, samples.before
+    gone, count = rows.gone(samples.before), samples.before
     kept = kept.after(rows.design.single[gone], heads.curvature[concepts][:, gone], -1)
     added = concept_curvature(rows.logits[concepts, count:].float()).div_(count)
     return kept.after(rows.design.single[count:], added, 1)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ecbm.devices import device_of
 from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
+from ecbm.train.heads.activations import TiedLinear
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms
 
@@ -35,6 +36,15 @@ class ConceptPart(nn.Module):
         return logits.cpu()
 
     @property
+    def untied(self) -> ConceptPart:
+        """The same function with the rows of ordinal concepts as separate ones: what Kronecker factors are fitted
+        to. A step that they give is tied afterwards.
+        """
+        if not isinstance(self.concept_head, TiedLinear):
+            return self
+        return ConceptPart(self.backbone, self.concept_head.untied())
+
+    @property
     def trained(self) -> list[str]:
         """Names of the parameters that training moves; a frozen one (``requires_grad=False``) no edit moves."""
         return [name for name, parameter in self.named_parameters() if parameter.requires_grad]
@@ -42,12 +52,13 @@ class ConceptPart(nn.Module):
 
 def concept_part(model: ConceptBottleneck) -> ConceptPart:
     """g of a model, copied. With the linear backbone, g is the head alone and reads standardised features."""
+    head = TiedLinear.of(copy.deepcopy(model.concept_head), model.layout)
     if model.recipe.is_linear:
-        return ConceptPart(nn.Identity(), copy.deepcopy(model.concept_head))
+        return ConceptPart(nn.Identity(), head)
     here = device_of(model.backbone)
     # Curvature sums in float64, which Apple's accelerators do not have.
     here = torch.device("cpu") if here.type == "mps" else here
-    return ConceptPart(copy.deepcopy(model.backbone).to(here), copy.deepcopy(model.concept_head).float().to(here))
+    return ConceptPart(copy.deepcopy(model.backbone).to(here), head.float().to(here))
 
 
 def gradient_sum(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms, rows: Tensor) -> Vector:
@@ -58,7 +69,7 @@ def gradient_sum(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms
     named = {name: part.get_parameter(name) for name in part.trained}
     total = {name: torch.zeros_like(p) for name, p in named.items()}
     part.eval()
-    loss = ConceptLoss(terms.targets, terms.weights)
+    loss = ConceptLoss(terms.targets, terms.weights, terms.layout)
     size = _BATCH if isinstance(source, Tensor) else min(_BATCH, rows_at_once(tuple(source.shape)))
     for chunk in rows.split(size):
         x = source[chunk] if isinstance(source, Tensor) else source.take(chunk)

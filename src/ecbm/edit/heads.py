@@ -10,9 +10,10 @@ from torch import Tensor
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import with_heads
 from ecbm.train import stages
-from ecbm.train.heads.concept import solve_concept_head
+from ecbm.train.heads.activations import tie
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.label import block_step, solve_label_head
+from ecbm.train.heads.mixed import solve_heads
 from ecbm.train.heads.objectives import ConceptObjective, LabelObjective, rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.model import ConceptBottleneck
@@ -60,7 +61,8 @@ class SolvedLabels:
 
 def label_design(model: ConceptBottleneck, alignment: Alignment, logits: Tensor) -> Tensor:
     """What the label head is fitted on after the edit, with a column of ones."""
-    return with_ones(stages.label_inputs(model.recipe, logits, alignment.after.concepts, model.low, model.high))
+    concepts, layout = alignment.after.concepts, model.layout
+    return with_ones(stages.label_inputs(model.recipe, logits, concepts, model.low, model.high, layout))
 
 
 def solve_concepts(
@@ -89,7 +91,7 @@ def solve_concepts(
         Bound on the gradient norm.
     """
     recipe, terms = carried.recipe, alignment.terms_after
-    start = rows_of(carried.concept_head)
+    start = tie(rows_of(carried.concept_head), terms.layout)
     if recipe.regime == "joint":
         # The joint objective couples the heads: both are moved to its nearest minimum.
         both = solve_joint_heads(design, terms, alignment.after.labels, recipe, start, rows_of(carried.label_head))
@@ -100,11 +102,13 @@ def solve_concepts(
         touched, norm = _to_solve(start, logits, design, alignment, features_moved)
         steps, work = 0, 0 if features_moved else 2 * len(start)
         if len(touched):
-            solved = solve_concept_head(
+            part = terms.part(slice(None), touched)
+            solved = solve_heads(
                 design,
-                terms.targets[:, touched],
-                terms.weights[:, touched],
+                part.targets,
+                part.weights,
                 recipe.concept_regularisation,
+                part.layout,
                 tolerance=tolerance,
                 accept=max(tolerance, _ACCEPTABLE),
                 start=start[touched],
@@ -114,17 +118,19 @@ def solve_concepts(
             parameters[touched], logits[:, touched] = solved.parameters, solved.logits
             steps, work = solved.newton_steps, work + solved.work
             norm = (norm**2 + solved.gradient_norm**2) ** 0.5
-    low, high = stages.logit_range(logits, alignment.after.concepts)
+    low, high = stages.logit_range(logits, alignment.after.concepts, alignment.edited.layout)
     return SolvedConcepts(with_heads(carried, parameters, None, low, high), logits, steps, norm, work)
 
 
 def unsolved_concepts(model: ConceptBottleneck, alignment: Alignment, design: Tensor) -> SolvedConcepts:
     """The concept head as it is, on given features of the edited training samples."""
-    head = rows_of(model.concept_head)
-    logits, terms = design @ head.T, alignment.terms_after
-    objective = ConceptObjective(design, terms.targets, terms.weights, model.recipe.concept_regularisation)
+    terms = alignment.terms_after
+    head = tie(rows_of(model.concept_head), terms.layout)
+    logits = design @ head.T
+    l2 = model.recipe.concept_regularisation
+    objective = ConceptObjective(design, terms.targets, terms.weights, l2, terms.layout)
     norm = float(objective.gradient(logits, head).norm())
-    low, high = stages.logit_range(logits, alignment.after.concepts)
+    low, high = stages.logit_range(logits, alignment.after.concepts, alignment.edited.layout)
     return SolvedConcepts(with_heads(model, head, None, low, high), logits, 0, norm, 2 * len(head))
 
 
@@ -138,10 +144,12 @@ def _to_solve(
     if features_moved:
         return torch.arange(len(start)), 0.0
     terms, recipe = alignment.terms_after, alignment.model.recipe
-    objective = ConceptObjective(design, terms.targets, terms.weights, recipe.concept_regularisation)
+    l2 = recipe.concept_regularisation
+    objective = ConceptObjective(design, terms.targets, terms.weights, l2, terms.layout)
     norms = objective.gradient(logits, start).norm(dim=1)
     moving = norms > recipe.head_tolerance
     moving[alignment.touched_concepts()] = True
+    moving[alignment.edited.layout.closed(moving.nonzero().flatten())] = True
     return moving.nonzero().flatten(), float(norms[~moving].norm())
 
 
@@ -162,6 +170,7 @@ def solve_label(
         accept=_ACCEPTABLE,
         start=rows_of(model.label_head),
         inverses=inverses,
+        l1=model.recipe.label_l1 or 0.0,
     )
     final = with_heads(model, rows_of(model.concept_head), solved.parameters, model.low, model.high)
     return SolvedLabels(final, solved.newton_steps, solved.work)
@@ -172,8 +181,11 @@ def step_label(
 ) -> SolvedLabels:
     """A few Newton steps of the label head with the classes' own blocks, where a solve costs too much.
 
-    A step that does not lower the objective is halved until it does; ``inverses`` must be at hand.
+    A step that does not lower the objective is halved until it does; ``inverses`` must be at hand. A sparse head
+    has no such steps and is solved.
     """
+    if model.recipe.label_l1:
+        return solve_label(model, alignment, logits, None)
     design = label_design(model, alignment, logits)
     beta = model.recipe.label_regularisation
     objective = LabelObjective(design, alignment.after.labels, None, beta)

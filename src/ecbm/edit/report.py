@@ -16,8 +16,11 @@ from ecbm.edit.heads import label_design
 from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
 from ecbm.edit.traces import traces_of
+from ecbm.read.concept_types import ConceptLayout
+from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
 from ecbm.train.backbones import Standardise
+from ecbm.train.heads.activations import activate
 from ecbm.train.heads.objectives import (
     ConceptObjective,
     LabelObjective,
@@ -42,7 +45,7 @@ def json_ready(value: Any) -> Any:
 def concept_value(model: ConceptBottleneck, alignment: Alignment, logits: Tensor) -> float:
     """J'_C over the edited training samples, from their concept logits: the L2 counts every parameter of g."""
     terms = alignment.terms_after
-    data_term = float(concept_losses(logits, terms.targets, terms.weights).sum()) / len(logits)
+    data_term = float(concept_losses(logits, terms.targets, terms.weights, terms.layout).sum()) / len(logits)
     predictor = [*model.backbone.parameters(), *model.concept_head.parameters()]
     squares = sum(float(p.detach().double().square().sum()) for p in predictor)
     return data_term + 0.5 * model.recipe.concept_regularisation * squares
@@ -65,7 +68,11 @@ class Measured:
         self.model, self.alignment, self.logits = model, alignment, logits
         self.bottleneck = label_design(model, alignment, logits)
         self._labels = LabelObjective(
-            self.bottleneck, alignment.after.labels, None, model.recipe.label_regularisation
+            self.bottleneck,
+            alignment.after.labels,
+            None,
+            model.recipe.label_regularisation,
+            model.recipe.label_l1 or 0.0,
         )
         self._label_head = rows_of(model.label_head)
         self.class_logits = self.bottleneck @ self._label_head.T
@@ -88,7 +95,7 @@ class Measured:
     def concept_gradient(self, design: Tensor) -> Tensor:
         """∇J'_C over the concept head (k', d)."""
         terms, l2 = self.alignment.terms_after, self.model.recipe.concept_regularisation
-        objective = ConceptObjective(design, terms.targets, terms.weights, l2)
+        objective = ConceptObjective(design, terms.targets, terms.weights, l2, terms.layout)
         return objective.gradient(self.logits, rows_of(self.model.concept_head))
 
 
@@ -221,7 +228,7 @@ def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str
 def _design_norm(alignment: Alignment, state: EditorState, model: ConceptBottleneck, design: Tensor) -> float:
     """An upper bound on the spectral norm of the edited training features, from kept ones if they are wide."""
     old, new, samples = alignment.model.backbone, model.backbone, alignment.samples
-    if not (isinstance(old, Standardise) and isinstance(new, Standardise)):
+    if not (isinstance(old, Standardise) and isinstance(new, Standardise)) or _has_missing(alignment):
         return spectral_bound(design)
     ratio, offset = old.scale / new.scale, (old.mean - new.mean) / new.scale
     # Rows that stay are x' = ratio · x + offset of kept ones; removing rows lowers the norm.
@@ -230,15 +237,30 @@ def _design_norm(alignment: Alignment, state: EditorState, model: ConceptBottlen
     return math.hypot(stay, float(design[samples.come].norm())) * (1 + 1e-9)
 
 
+def _has_missing(alignment: Alignment) -> bool:
+    """Whether training inputs have gaps: what is put there moves with the statistics, and rows with it."""
+    return any(
+        isinstance(part.inputs, TensorInputs) and part.inputs.has_missing
+        for part in (alignment.before, alignment.after)
+    )
+
+
 def _drift(
     before: ConceptBottleneck, after: ConceptBottleneck, logits_before: Tensor, logits_after: Tensor, where: str
 ) -> dict[str, Any]:
     """How far predictions moved on the same samples: concepts that both models have, and classes."""
     shared, old, new = _shared(before, after)
-    p, q = torch.sigmoid(logits_before[:, old]), torch.sigmoid(logits_after[:, new])
+    p, q = activate(logits_before, before.layout)[:, old], activate(logits_after, after.layout)[:, new]
     a, b = before.classify(logits_before), after.classify(logits_after)
+    measured = [place for place, column in enumerate(old) if column in before.layout.squared.tolist()]
+    # Values of continuous concepts in units of the scale they had: that may itself have moved.
+    for place in measured:
+        low, high = after.low[new[place]], after.high[new[place]]
+        value = (q[:, place] - low) / (high - low)
+        q[:, place] = before.low[old[place]] + (before.high[old[place]] - before.low[old[place]]) * value
     gap, class_gap = (p - q).abs(), (a - b).abs()
-    flipped = ((p >= 0.5) != (q >= 0.5)).sum(0)
+    present, now = _said(p, before.layout, old), _said(q, before.layout, old)
+    flipped = (present != now).sum(0)
     order = flipped.argsort(descending=True, stable=True)[:10].tolist()
     return {
         "split": where,
@@ -251,6 +273,22 @@ def _drift(
         "class_predictions_changed": int((a.argmax(1) != b.argmax(1)).sum()),
         "most_changed_concepts": {shared[j]: int(flipped[j]) for j in order if int(flipped[j])},
     }
+
+
+def _said(values: Tensor, layout: ConceptLayout, columns: list[int]) -> Tensor:
+    """What predictions say, in the columns of shared concepts: yes or no; which value, on its concept's first
+    column; nothing of a measured one.
+    """
+    said = (values >= 0.5).long()
+    places = {column: place for place, column in enumerate(columns)}
+    for concept in layout.of_type("categorical", "continuous"):
+        here = [places[column] for column in concept.columns if column in places]
+        if here:
+            best = values[:, here].argmax(1)
+            said[:, here] = 0
+            if concept.type == "categorical":
+                said[:, here[0]] = best
+    return said
 
 
 def _shared(before: ConceptBottleneck, after: ConceptBottleneck) -> tuple[list[str], list[int], list[int]]:

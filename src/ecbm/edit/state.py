@@ -28,7 +28,7 @@ from ecbm.train import stages
 from ecbm.train.heads.objectives import LabelObjective, concept_curvature, rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis, class_blocks, fits_class_blocks, invert_blocks
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.terms import ConceptTerms, concept_terms
+from ecbm.train.terms import ConceptTerms, concept_scaling, terms_of
 
 if TYPE_CHECKING:
     from ecbm.curvature import EKFAC, Vector
@@ -142,7 +142,8 @@ class EditorState:
         """What preconditions warm-started concept heads (:meth:`FeatureBasis.leading_inverses`)."""
         if self.model.recipe.is_linear:
             return self.frozen.leading.inverses
-        basis, curvature = self.basis, concept_curvature(self.logits, self.terms.weights) / len(self.train)
+        basis, terms = self.basis, self.terms
+        curvature = concept_curvature(self.logits, terms.weights, terms.layout) / len(self.train)
         return self._timed("concept blocks", lambda: basis.leading_inverses(curvature, self.concept_l2))
 
     def leading_for(self, alignment: Alignment) -> Tensor:
@@ -162,7 +163,8 @@ class EditorState:
     def bottleneck(self) -> Tensor:
         """What the label head was fitted on."""
         model = self.model
-        return stages.label_inputs(model.recipe, self.logits, self.train.concepts, model.low, model.high)
+        concepts, layout = self.train.concepts, model.layout
+        return stages.label_inputs(model.recipe, self.logits, concepts, model.low, model.high, layout)
 
     @cached_property
     def label_blocks(self) -> Tensor | None:
@@ -205,7 +207,7 @@ class EditorState:
 
     @cached_property
     def terms(self) -> ConceptTerms:
-        return concept_terms(self.train.concepts, self.model.positive_weights)
+        return terms_of(self.train, self.model.positive_weights, concept_scaling(self.train))
 
     @property
     def inputs(self) -> Inputs | Tensor:
@@ -245,12 +247,14 @@ class EditorState:
     def _fit(self, fisher: Fisher, rows: slice) -> EKFAC:
         from ecbm.curvature import EKFAC, ConceptLoss
 
-        loss = ConceptLoss(self.terms.targets[rows], self.terms.weights[rows])
+        terms = self.terms
+        loss = ConceptLoss(terms.targets[rows], terms.weights[rows], terms.layout)
         inputs = self.inputs
         if rows != slice(None):
             inputs = inputs[rows] if isinstance(inputs, Tensor) else inputs.subset(range(len(self.train))[rows])
         seed, l2 = self.model.recipe.seed, self.concept_l2
-        return EKFAC.fit(self.part, inputs, loss, l2=l2, fisher=fisher, seed=seed, parameters=self.part.trained)
+        part = self.part.untied
+        return EKFAC.fit(part, inputs, loss, l2=l2, fisher=fisher, seed=seed, parameters=part.trained)
 
     def _taken_over(self, fisher: Fisher) -> EKFAC | None:
         previous = self._inherited.get(fisher)

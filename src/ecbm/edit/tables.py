@@ -15,9 +15,11 @@ from ecbm.read.table_files import read_table
 if TYPE_CHECKING:
     import pandas
 
+    from ecbm.read.dataset import Dataset
+
 __all__ = ["corrections_from", "corrections_of", "is_table"]
 
-Corrections = tuple[list[tuple[str, str, float | None]], list[tuple[str, str]]]
+Corrections = tuple[list[tuple[str, str, float | str | None]], list[tuple[str, str]]]
 _TEXT = ("id", "concept", "label")
 _COLUMNS = (*_TEXT, "value")
 
@@ -27,10 +29,14 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in (".csv", ".parquet", ".pq")
 
 
-def corrections_from(source: Path | pandas.DataFrame) -> Corrections:
-    """Corrected concepts and classes: columns ``id``, ``concept``, ``value``; or ``id``, ``label``; or all."""
+def corrections_from(source: Path | pandas.DataFrame, data: Dataset | None = None) -> Corrections:
+    """Corrected concepts and classes: columns ``id``, ``concept``, ``value``; or ``id``, ``label``; or all.
+
+    With ``data`` values may be those of its concepts' types: names, grades, numbers in their unit.
+    """
+    typed = data is not None and not data.layout.plain
     if isinstance(source, Path):
-        table = read_table(source, text=_TEXT)
+        table = read_table(source, text=(*_TEXT, "value") if typed else _TEXT)
     elif is_frame(source):
         table = table_of_frame(source)
     else:
@@ -47,27 +53,50 @@ def corrections_from(source: Path | pandas.DataFrame) -> Corrections:
         table.require("value")
     elif "label" not in table.names:
         raise InputError(f"{table.path}: nothing to correct; give columns concept and value, or label, beside id")
-    return _rows(table)
+    return _rows(table, data if typed else None)
 
 
-def _rows(table: Table) -> Corrections:
+def _rows(table: Table, data: Dataset | None) -> Corrections:
     ids = table.text("id", "an id")
     absent: list[str | None] = [None] * len(ids)
     concepts = table.optional_text("concept") if "concept" in table.names else absent
     labels = table.optional_text("label") if "label" in table.names else absent
-    values = table.fractions(["value"])[:, 0].tolist() if "value" in table.names else [math.nan] * len(ids)
-    corrected: list[tuple[str, str, float | None]] = []
+    values: list[float | str] = [math.nan] * len(ids)
+    if "value" in table.names:
+        values = table.fractions(["value"])[:, 0].tolist() if data is None else _typed_values(table, concepts, data)
+    corrected: list[tuple[str, str, float | str | None]] = []
     relabelled: list[tuple[str, str]] = []
     for row, (sample, concept, value, label) in enumerate(zip(ids, concepts, values, labels, strict=True)):
-        if concept is None and not math.isnan(value):
-            raise table.error(row, "concept", f"empty, but there is a value ({value:g}); which concept has it?")
+        missing = not isinstance(value, str) and math.isnan(value)
+        if concept is None and not missing:
+            shown = value if isinstance(value, str) else f"{value:g}"
+            raise table.error(row, "concept", f"empty, but there is a value ({shown}); which concept has it?")
         if concept is None and label is None:
             raise table.error(row, None, "nothing to correct; give a concept and its value, or a label")
         if concept is not None:
-            corrected.append((sample, concept, None if math.isnan(value) else value))
+            corrected.append((sample, concept, None if missing else value))
         if label is not None:
             relabelled.append((sample, label))
     return corrected, relabelled
+
+
+def _typed_values(table: Table, concepts: Sequence[str | None], data: Dataset) -> list[float | str]:
+    """Values as their concepts' types read them; what a type does not allow is refused with its row."""
+    if not table.is_text("value"):
+        return [float(value) for value in table.numbers("value").tolist()]
+    found: list[float | str] = []
+    for row, (cell, name) in enumerate(zip(table.optional_text("value"), concepts, strict=True)):
+        concept = data.layout.by_name.get(name or "")
+        if cell is None:
+            found.append(math.nan)
+        elif concept is not None and concept.type == "categorical":
+            found.append(cell)
+        else:
+            try:
+                found.append(float(cell))
+            except ValueError:
+                raise table.error(row, "value", f"{cell!r} is not a number, which {name!r} needs") from None
+    return found
 
 
 def corrections_of(

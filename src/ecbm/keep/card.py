@@ -17,6 +17,8 @@ _METRICS = {
     "concept_accuracy": "concept accuracy",
     "concept_f1": "concept F1 (mean)",
     "concept_auc": "concept AUC (mean)",
+    "concept_grade_error": "error of graded concepts, in grades (mean)",
+    "concept_r2": "R² of measured concepts (mean)",
 }
 
 
@@ -74,7 +76,7 @@ def model_card(
         "",
         "## Concepts",
         "",
-        *(f"- **{group}**: {', '.join(members)}" for group, members in model.groups.items()),
+        *_concept_lines(model),
         "",
         "## Classes",
         "",
@@ -88,6 +90,20 @@ def model_card(
         "",
     ]
     return "\n".join(lines)
+
+
+def _concept_lines(model: ConceptBottleneck) -> list[str]:
+    types = model.layout.declared
+    lines = []
+    for group, members in model.groups.items():
+        said = ", ".join(members)
+        if group in types:
+            concept = model.layout.by_name[group]
+            unit = f" in {concept.unit}" if concept.unit else ""
+            words = {"categorical": "one of", "ordinal": "graded", "continuous": f"measured{unit}"}[concept.type]
+            said = f"{words} {', '.join(concept.values)}".strip()
+        lines.append(f"- **{group}**: {said}")
+    return lines
 
 
 def _data_lines(shape: Mapping[str, Any]) -> list[str]:

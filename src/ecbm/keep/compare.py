@@ -10,6 +10,7 @@ from ecbm.edit.edit import Edit
 from ecbm.errors import InputError
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
+from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.evaluate import evaluate
 from ecbm.words import counted, done
 
@@ -38,23 +39,34 @@ def compare_versions(workspace: Workspace, first: str, second: str, split: str |
     both = [part.select([part.rows_by_id[name] for name in shared]) for part in parts]
     logits = [model.concept_logits(part) for model, part in zip(models, both, strict=True)]
     concepts = {}
-    for name in dict.fromkeys([*models[0].concept_names, *models[1].concept_names]):
+    for name in dict.fromkeys([*models[0].layout.by_name, *models[1].layout.by_name]):
         rows = [one["per_concept"].get(name, {}).get("accuracy") for one in metrics]
         changed = 0
-        if all(name in model.concept_names for model in models):
-            present = [z[:, m.concept_index(name)] >= 0 for z, m in zip(logits, models, strict=True)]
-            changed = int((present[0] != present[1]).sum())
+        if all(name in model.layout.by_name for model in models):
+            said = [_said(model, z, name) for z, model in zip(logits, models, strict=True)]
+            changed = int((said[0] != said[1]).sum())
         concepts[name] = {"accuracy": rows, "predictions_changed": changed}
     return {
         "versions": [a.version, b.version],
         "split": chosen,
         "data": _data(*data),
         "metrics": {
-            name: [metrics[0][name], metrics[1][name]] for name in metrics[0] if isinstance(metrics[0][name], float)
+            name: [metrics[0][name], metrics[1][name]]
+            for name in metrics[0]
+            if isinstance(metrics[0][name], float) and name in metrics[1]
         },
         "concepts": concepts,
         "predictions": _predictions(models, logits, shared),
     }
+
+
+def _said(model: ConceptBottleneck, logits: torch.Tensor, name: str) -> torch.Tensor:
+    """What a model predicts of a concept: yes or no, which value, which grade. A number counts as no prediction."""
+    concept = model.layout.by_name[name]
+    own = logits[:, list(concept.columns)]
+    if concept.type == "categorical":
+        return own.argmax(1)
+    return (own >= 0).sum(1) if concept.type != "continuous" else torch.zeros(len(own))
 
 
 def _predictions(models: Any, logits: list[torch.Tensor], ids: list[str]) -> dict[str, Any]:
@@ -77,7 +89,9 @@ def _data(before: Dataset, after: Dataset) -> dict[str, Any]:
     return {
         "same": False,
         "words": done(str(edit)),
-        "concept_labels_corrected": len(edit.correct_concepts),
+        "concept_labels_corrected": len(
+            {(sample, before.layout.owner[before.concept_index(name)]) for sample, name, _ in edit.correct_concepts}
+        ),
         "class_labels_corrected": len(edit.correct_labels),
         "samples_removed": len(edit.remove_samples),
         "samples_added": 0 if edit.add_samples is None else len(edit.add_samples),

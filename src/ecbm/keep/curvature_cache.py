@@ -30,7 +30,7 @@ def recall_curvature(workspace: Path, editor: Editor) -> bool:
     from ecbm.curvature import EKFAC
 
     try:
-        editor.state._concept_curvature["true"] = EKFAC.load(folder, editor.state.part)
+        editor.state._concept_curvature["true"] = EKFAC.load(folder, editor.state.part.untied)
     except (EcbmError, OSError, ValueError, KeyError, TypeError, RuntimeError):
         shutil.rmtree(folder, ignore_errors=True)
         return False

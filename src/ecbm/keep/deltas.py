@@ -23,6 +23,8 @@ class Delta:
     arrays: dict[str, NDArray[Any]]
     new_concepts: list[str]
     appended: StoredTable | None
+    types: dict[str, dict[str, str]] | None = None
+    """Types and units of the new table's concepts that are not binary, where those differ from the old one's."""
 
 
 def between(before: StoredTable, after: StoredTable) -> Delta | None:
@@ -64,7 +66,10 @@ def between(before: StoredTable, after: StoredTable) -> Delta | None:
         "new_bits": np.ascontiguousarray(shared.concepts[:, len(stay) :]).view(np.uint32),
     }
     appended = after.rows(np.arange(len(kept), len(after.ids))) if fresh else None
-    return Delta({name: array for name, array in arrays.items() if array.size}, new_concepts, appended)
+    types = {"types": after.concept_types, "units": after.units}
+    changed_types = None if types == {"types": before.concept_types, "units": before.units} else types
+    kept_arrays = {name: array for name, array in arrays.items() if array.size}
+    return Delta(kept_arrays, new_concepts, appended, changed_types)
 
 
 def _others(count: int, some: NDArray[Any]) -> NDArray[np.int64]:
@@ -80,6 +85,8 @@ def delta_bytes(delta: Delta) -> bytes:
     if delta.appended is not None:
         arrays["appended"] = np.frombuffer(table_bytes(delta.appended), np.uint8)
     arrays["names"] = np.frombuffer(json.dumps(delta.new_concepts).encode(), np.uint8)
+    if delta.types is not None:
+        arrays["types"] = np.frombuffer(json.dumps(delta.types).encode(), np.uint8)
     content: bytes = array_bytes(arrays)
     return content
 
@@ -89,7 +96,13 @@ def read_delta(content: bytes) -> Delta:
     arrays = arrays_from(content)
     names = json.loads(arrays.pop("names").tobytes())
     appended = arrays.pop("appended", None)
-    return Delta(arrays, names, None if appended is None else read_table(appended.tobytes()))
+    types = arrays.pop("types", None)
+    return Delta(
+        arrays,
+        names,
+        None if appended is None else read_table(appended.tobytes()),
+        None if types is None else json.loads(types.tobytes()),
+    )
 
 
 def apply(delta: Delta, table: StoredTable, pool: int) -> StoredTable:
@@ -110,6 +123,8 @@ def apply(delta: Delta, table: StoredTable, pool: int) -> StoredTable:
         new = arrays.get("new_bits", np.zeros((len(result.ids), 0), np.uint32)).view(np.float32)
         result.concepts = np.concatenate([result.concepts[:, stay], new], axis=1)
         result.concept_names = [names[column] for column in stay.tolist()] + delta.new_concepts
+    if delta.types is not None:
+        result.concept_types, result.units = delta.types["types"], delta.types["units"]
     more = delta.appended
     if more is not None:
         result = dataclasses.replace(

@@ -44,7 +44,12 @@ def edit_details(changes: Changes) -> list[Detail]:
     if edit.add_samples is not None:
         for sample in edit.add_samples.ids:
             item(sample)["add"] = True
-    whole = {"remove_concepts": list(edit.remove_concepts), "add_concepts": list(edit.add_concepts)}
+    whole: dict[str, Any] = {
+        "remove_concepts": list(edit.remove_concepts),
+        "add_concepts": list(edit.add_concepts),
+    }
+    whole |= {"concept_types": dict(edit.concept_types)} if edit.concept_types else {}
+    whole |= {"units": dict(edit.units)} if edit.units else {}
     return [Detail("edit", whole), *(Detail("item", content, sample) for sample, content in items.items())]
 
 
@@ -71,7 +76,7 @@ def edit_from_details(details: Sequence[Detail]) -> dict[str, Any]:
         edit["remove_concepts"] = whole["remove_concepts"]
     if added:
         edit["add_concepts"] = added
-    return edit
+    return edit | {name: whole[name] for name in ("concept_types", "units") if name in whole}
 
 
 def recorded_edit(details: Sequence[Detail], after: Dataset) -> Edit:
@@ -89,6 +94,8 @@ def recorded_edit(details: Sequence[Detail], after: Dataset) -> Edit:
         fields.get("add_concepts"),
         fields.get("remove_samples", ()),
         after.select(rows) if rows else None,
+        fields.get("concept_types"),
+        fields.get("units"),
     )
 
 

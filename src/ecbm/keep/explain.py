@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ecbm.words import counted, local_time, summary_words
@@ -43,11 +44,12 @@ def explain(item: dict[str, Any], current: int) -> Iterator[str]:
 
 def _edit_lines(edit: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
     # Versions of before old values were recorded have none; then only the new one is shown.
-    values = {(one["id"], one["concept"]): _value(one["value"]) for one in before.get("correct_concepts", [])}
+    types = edit.get("concept_types", {})
+    values = {(i, concept): value for i, concept, value in _labels(before.get("correct_concepts", []), types)}
     classes = {one["id"]: one["label"] for one in before.get("correct_labels", [])}
     lines = [
-        f"  {one['id']}: {one['concept']} {_from(values.get((one['id'], one['concept'])))}→ {_value(one['value'])}"
-        for one in edit.get("correct_concepts", [])
+        f"  {i}: {concept} {_from(values.get((i, concept)))}→ {value}"
+        for i, concept, value in _labels(edit.get("correct_concepts", []), types)
     ]
     lines += [
         f"  {one['id']}: class {_from(classes.get(one['id']))}→ {one['label']}"
@@ -61,6 +63,27 @@ def _edit_lines(edit: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
     yield from lines[:_MOST]
     if len(lines) > _MOST:
         yield f"  … and {len(lines) - _MOST} more ('ecbm show --json' lists all)"
+
+
+def _labels(corrections: Sequence[dict[str, Any]], types: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Sample, concept and value of corrections; the columns of one concept are said as one value."""
+    if not types:
+        yield from ((one["id"], one["concept"], _value(one["value"])) for one in corrections)
+        return
+    from ecbm.read.concept_types import concept_groups, layout_of  # loads torch, which history does without
+
+    grouped: dict[tuple[str, str], dict[str, float | None]] = {}
+    for one in corrections:
+        (group,) = concept_groups([one["concept"]])
+        name = group if types.get(group, "binary") in ("categorical", "ordinal") else one["concept"]
+        grouped.setdefault((one["id"], name), {})[one["concept"]] = one["value"]
+    for (sample, name), columns in grouped.items():
+        if name in columns:
+            yield sample, name, _value(columns[name])
+            continue
+        concept = layout_of(list(columns), {name: types[name]}).by_name[name]
+        labels = [math.nan if value is None else value for value in columns.values()]
+        yield sample, name, concept.said(concept.value_of(labels))
 
 
 def _from(old: str | None) -> str:

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
-from ecbm.files import flush_folder, write_json
+from ecbm.files import flush_folder, write_bytes, write_json
 from ecbm.keep import database, ledger, transaction
 from ecbm.keep.onnx import onnx_bytes, write_onnx
 from ecbm.keep.plain import plain
 from ecbm.keep.saving import save
 from ecbm.keep.signature import Signature
 from ecbm.keep.workspace import Workspace
+from ecbm.read.inputs import TensorInputs
+from ecbm.read.new_rows import FEATURES
 from ecbm.verify.evaluate import evaluate
 from ecbm.words import summary_words
 
@@ -26,8 +28,9 @@ def export_version(
 ) -> dict[str, Any]:
     """:meth:`ecbm.Workspace.export`.
 
-    The folder holds the weights, the config, a model card with metrics and edit history, and ``history.json``; no
-    samples and no ids. That it was exported, and where to, is recorded.
+    The folder holds the weights, the config, a model card with metrics and edit history, ``history.json``, and
+    where the inputs were columns of a table ``features.json``, by which new rows are read; no samples and no ids.
+    That it was exported, and where to, is recorded.
     """
     folder = Path(folder)
     target, root = folder.resolve(), workspace.folder.resolve()
@@ -54,6 +57,9 @@ def export_version(
         figures = {name: value for name, value in metrics.items() if isinstance(value, float | int)}
         content = {"version": version.version, "split": split, "metrics": plain(figures), "history": history}
         write_json(draft / "history.json", content)
+        columns = data.inputs.columns if isinstance(data.inputs, TensorInputs) else None
+        if columns is not None:
+            write_bytes(draft / FEATURES, columns.to_bytes())
         if graph is not None:
             write_onnx(draft, graph)
         # Recorded before it appears: a copy that exists is always one that an erasure names.

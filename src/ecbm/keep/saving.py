@@ -20,6 +20,7 @@ from ecbm._version import __version__
 from ecbm.errors import InputError
 from ecbm.files import flush_folder, refusing_places, write_json, write_safetensors, write_text
 from ecbm.keep.card import model_card
+from ecbm.read.concept_types import layout_of
 from ecbm.train.backbones import build_backbone, feature_width
 from ecbm.train.front import Front, FrontSettings
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
@@ -97,6 +98,8 @@ def _save(
 
 def config_of(model: ConceptBottleneck) -> dict[str, Any]:
     """What ``config.json`` says about a model."""
+    layout = model.layout
+    typed = {} if layout.plain else {"concept_types": layout.declared, "units": layout.units}
     front = {} if model.front is None else {"front": model.front.settings.to_dict()}
     return front | {
         "format": "ecbm-model",
@@ -106,6 +109,7 @@ def config_of(model: ConceptBottleneck) -> dict[str, Any]:
         "input_shape": list(model.input_shape),
         "concept_names": list(model.concept_names),
         "class_names": list(model.class_names),
+        **typed,
         "data_fingerprint": model.provenance.data_fingerprint,
         "training": _without_seconds(model.provenance.training),
         "fingerprint": model.fingerprint,
@@ -231,6 +235,10 @@ def model_from(
         raise InputError(f"{config_path}: recipe cannot be built ({reason})") from None
     k, classes = len(config["concept_names"]), len(config["class_names"])
     nothing = torch.zeros(k, dtype=torch.float64)
+    try:
+        layout = layout_of(config["concept_names"], config.get("concept_types"), config.get("units"))
+    except (InputError, TypeError, AttributeError, ValueError) as error:
+        raise InputError(f"{config_path}: types of concepts cannot be read ({error})") from None
     model = ConceptBottleneck(
         fresh,
         linear_from(torch.zeros(k, width + 1)),
@@ -243,7 +251,8 @@ def model_from(
         nothing,
         nothing,
         Provenance(config["data_fingerprint"], config["training"]),
-        front,
+        layout,
+        front=front,
     )
     expected = model.state_dict()
     for name in sorted(expected.keys() | state.keys()):

@@ -93,7 +93,15 @@ class DatasetReader:
 def fingerprint_of_bytes(data: Dataset) -> str:
     """The fingerprint of a dataset that was read, with digests made anew from the inputs themselves."""
     bare = Dataset(
-        data.ids, data.inputs, data.concepts, data.labels, data.concept_names, data.class_names, data.splits
+        data.ids,
+        data.inputs,
+        data.concepts,
+        data.labels,
+        data.concept_names,
+        data.class_names,
+        data.splits,
+        data.layout.declared,
+        data.layout.units,
     )
     return bare.fingerprint
 

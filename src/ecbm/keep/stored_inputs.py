@@ -23,6 +23,7 @@ from safetensors.torch import save as tensor_bytes
 
 from ecbm.keep.objects import ObjectStore
 from ecbm.read.digests import DIGEST_SIZE, RowDigests
+from ecbm.read.feature_columns import FeatureColumns
 from ecbm.read.inputs import ImageInputs, Inputs, JoinedInputs, TensorInputs
 
 __all__ = ["keep_rows", "load_digests", "load_inputs", "store_inputs"]
@@ -96,6 +97,8 @@ def store_inputs(inputs: Inputs, digests: Sequence[bytes], put: Put) -> list[Chu
             chunk = {"kind": "pictures", "size": size, "data": put(_zip([inputs.encoded(row) for row in wanted]))}
         else:
             chunk = {"kind": "tensor", "data": put(_row_bytes(inputs.raw(wanted)))}
+            if isinstance(inputs, TensorInputs) and inputs.columns is not None:
+                chunk["columns"] = put(inputs.columns.to_bytes())
         chunks.append(chunk | {"rows": len(wanted), "digests": put(_digest_bytes(digests[start : wanted.stop]))})
     return chunks
 
@@ -105,7 +108,10 @@ def load_inputs(chunks: Sequence[Chunk], store: ObjectStore) -> Inputs:
     parts: list[Inputs] = []
     for tensors, run in itertools.groupby(chunks, lambda chunk: chunk["kind"] == "tensor"):
         if tensors:
-            parts.append(TensorInputs(_load_rows(list(run), store)))
+            rows = list(run)
+            named = rows[0].get("columns")
+            columns = None if named is None else FeatureColumns.from_bytes(store.get(named))
+            parts.append(TensorInputs(_load_rows(rows, store), columns=columns))
             continue
         for chunk in run:
             size = tuple(chunk["size"]) if chunk["size"] else None

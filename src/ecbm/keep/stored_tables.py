@@ -35,6 +35,8 @@ class StoredTable:
     concept_names: list[str]
     class_names: list[str]
     origin: NDArray[np.int64]
+    concept_types: dict[str, str] = dataclasses.field(default_factory=dict)
+    units: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, data: Dataset) -> StoredTable:
@@ -46,6 +48,8 @@ class StoredTable:
             list(data.concept_names),
             list(data.class_names),
             np.arange(len(data)),
+            data.layout.declared,
+            data.layout.units,
         )
 
     def rows(self, wanted: NDArray[np.int64]) -> StoredTable:
@@ -72,6 +76,8 @@ class StoredTable:
             self.concept_names,
             self.class_names,
             self.splits,
+            self.concept_types,
+            self.units,
         )
         # Known already: without them the fingerprint would have to decode every picture.
         data.__dict__["row_digests"] = digests if whole else digests.take(self.origin)
@@ -125,7 +131,11 @@ def table_bytes(table: StoredTable) -> bytes:
         # Bits, not numbers: Parquet's missing values would not give back the same NaN.
         bits = np.ascontiguousarray(table.concepts[:, column]).view(np.uint32)
         arrays[f"concept{column}"] = _number_column(bits, pa.uint32())
-    names = json.dumps({"concepts": table.concept_names, "classes": table.class_names})
+    said: dict[str, Any] = {"concepts": table.concept_names, "classes": table.class_names}
+    # Only where there are any: tables of binary concepts keep their bytes.
+    said |= {"types": table.concept_types} if table.concept_types else {}
+    said |= {"units": table.units} if table.units else {}
+    names = json.dumps(said)
     buffer = io.BytesIO()
     pa.parquet.write_table(pa.table(arrays).replace_schema_metadata({"names": names}), buffer, compression="zstd")
     return buffer.getvalue()
@@ -145,4 +155,6 @@ def read_table(content: bytes) -> StoredTable:
         list(names["concepts"]),
         list(names["classes"]),
         np.arange(len(table)),
+        names.get("types", {}),
+        names.get("units", {}),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, overload
 
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ecbm import html
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.concept_types import Concept, ConceptLayout, check_concept_values, concept_groups, layout_of
 from ecbm.read.digests import RowDigests
 from ecbm.read.given import given_concepts, given_inputs, given_labels, given_rows, given_splits
 from ecbm.read.inputs import Inputs, TensorInputs, digest_rows
@@ -25,26 +26,6 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Dataset", "concept_groups"]
-
-
-def concept_groups(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Groups found from concept names: ``group=value`` or ``group::value``; any other name is its own group.
-
-    Examples
-    --------
-    >>> concept_groups(["wing=blue", "wing=red", "crest"])
-    {'wing': ('wing=blue', 'wing=red'), 'crest': ('crest',)}
-    """
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        for separator in ("::", "="):
-            head, found, value = name.partition(separator)
-            if found and head and value:
-                groups.setdefault(head, []).append(name)
-                break
-        else:
-            groups.setdefault(name, []).append(name)
-    return {group: tuple(members) for group, members in groups.items()}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,13 +40,19 @@ class Dataset:
         What the model sees: a tensor or array with one row a sample (uint8 pictures as channels, height, width), or
         :class:`TensorInputs`, :class:`ImageInputs`.
     concepts
-        (n, k) float, each 0..1 (soft labels allowed) or NaN for missing.
+        (n, k) float, each 0..1 (soft labels allowed; any number for a continuous concept) or NaN for missing.
     labels
         (n,) class labels: indices into ``class_names``, or the names themselves.
     concept_names, class_names
         Names, unique.
     splits
         The split of every sample (``"train"``, ``"val"``, ``"test"``); ``None`` puts all in ``"train"``.
+    concept_types
+        From concepts to ``"binary"``, ``"categorical"``, ``"ordinal"`` or ``"continuous"``; what is not named is
+        binary. Categorical ``colour`` owns the columns ``colour::red``, ``colour::blue``, …, and ordinal
+        ``severity`` the cumulative columns ``severity::>=1``, ``severity::>=2``, …
+    units
+        From continuous concepts to their units, for display.
 
     Examples
     --------
@@ -83,6 +70,7 @@ class Dataset:
     concept_names: tuple[str, ...]
     class_names: tuple[str, ...]
     splits: tuple[str, ...]
+    layout: ConceptLayout
 
     def __init__(
         self,
@@ -93,6 +81,8 @@ class Dataset:
         concept_names: Sequence[str],
         class_names: Sequence[str],
         splits: Sequence[str] | None = None,
+        concept_types: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> None:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
@@ -104,7 +94,9 @@ class Dataset:
         put("class_names", tuple(str(n) for n in class_names))
         put("labels", given_labels(labels, self.class_names))
         put("splits", given_splits(splits) if splits is not None else ("train",) * len(self.ids))
-        self._check()
+        self._check_names()
+        put("layout", layout_of(self.concept_names, concept_types, units))
+        self._check_values()
 
     # -- reading -------------------------------------------------------------------------------------------
 
@@ -176,6 +168,26 @@ class Dataset:
         return concept_groups(self.concept_names)
 
     @property
+    def concept_types(self) -> dict[str, str]:
+        """The type of every concept: ``binary``, ``categorical``, ``ordinal`` or ``continuous``.
+
+        A categorical or ordinal concept is one entry under its group's name, whatever columns it owns.
+        """
+        return dict(self.layout.types)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Units of continuous concepts, where they were given."""
+        return dict(self.layout.units)
+
+    def concept(self, name: str) -> Concept:
+        """A concept by name: its type, its columns and its values."""
+        try:
+            return self.layout.by_name[name]
+        except KeyError:
+            raise unknown_name("concept", name, self.layout.by_name) from None
+
+    @property
     def split_sizes(self) -> dict[str, int]:
         """Number of samples in each split that has any: train, val, test."""
         counts = Counter(self.splits)
@@ -223,6 +235,8 @@ class Dataset:
         total.update(np.ascontiguousarray(concepts.numpy()).tobytes())
         total.update(self.labels.numpy().tobytes())
         total.update(RowDigests.of(self.row_digests).joined())
+        if not self.layout.plain:
+            total.update(repr((sorted(self.layout.declared.items()), sorted(self.layout.units.items()))).encode())
         return total.hexdigest()
 
     # -- making others -------------------------------------------------------------------------------------
@@ -261,6 +275,7 @@ class Dataset:
             concept_names=self.concept_names,
             class_names=self.class_names,
             splits=selection.splits,
+            layout=self.layout,
         )
         if "row_digests" in self.__dict__:
             part.__dict__["row_digests"] = selection.digests_in(self.row_digests)
@@ -274,8 +289,16 @@ class Dataset:
         concept_names: Sequence[str] | None = None,
         class_names: Sequence[str] | None = None,
         splits: Sequence[str] | None = None,
+        concept_types: Mapping[str, str] | None = None,
+        units: Mapping[str, str] | None = None,
     ) -> Dataset:
-        """The same samples with other labels, names or splits."""
+        """The same samples with other labels, names, splits or types of concepts.
+
+        Under other concept names, types and units are those that are given.
+        """
+        if concept_names is None:
+            concept_types = self.layout.declared if concept_types is None else concept_types
+            units = self.layout.units if units is None else units
         other = Dataset(
             self.ids,
             self.inputs,
@@ -284,6 +307,8 @@ class Dataset:
             self.concept_names if concept_names is None else concept_names,
             self.class_names if class_names is None else class_names,
             self.splits if splits is None else splits,
+            concept_types,
+            units,
         )
         if "row_digests" in self.__dict__:
             other.__dict__["row_digests"] = self.row_digests
@@ -292,10 +317,6 @@ class Dataset:
         return other
 
     # -- checks --------------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        self._check_names()
-        self._check_values()
 
     def _check_names(self) -> None:
         if len(set(self.ids)) < len(self.ids):
@@ -326,13 +347,7 @@ class Dataset:
             raise InputError(f"{len(self.splits)} splits for {n} ids; give one split a sample")
         if n and (int(self.labels.min()) < 0 or int(self.labels.max()) >= len(self.class_names)):
             raise InputError(f"class labels must lie in 0..{len(self.class_names) - 1} (the class names)")
-        outside = (self.concepts < 0) | (self.concepts > 1)  # a missing label (NaN) is neither
-        if bool(outside.any()):
-            row, column = outside.nonzero()[0].tolist()
-            raise InputError(
-                f"row {row + 1} (id {self.ids[row]!r}), column {self.concept_names[column]!r}: "
-                f"{self.concepts[row, column].item():g} is not in [0, 1]; leave missing labels empty (NaN)"
-            )
+        check_concept_values(self.layout, self.concepts, self.concept_names, self.ids)
         if isinstance(self.inputs, TensorInputs):
             bad = self.inputs.first_not_finite()
             if bad is not None:

@@ -13,7 +13,9 @@ from ecbm.errors import InputError, unknown_name
 __all__ = ["as_features", "given_features", "read_features"]
 
 
-def read_features(path: str | Path, key: str | None = None, *, pictures: bool | None = None) -> Tensor:
+def read_features(
+    path: str | Path, key: str | None = None, *, pictures: bool | None = None, gaps: bool = False
+) -> Tensor:
     """Read one array, row i for sample i.
 
     Parameters
@@ -25,6 +27,8 @@ def read_features(path: str | Path, key: str | None = None, *, pictures: bool | 
     pictures
         Whether uint8 values are pixels (kept as uint8, shown to models as 0..1) or numbers (turned into
         float32). ``None``: pixels if the array is (n, channels, height, width).
+    gaps
+        Whether values may be missing (NaN).
     """
     path = Path(path)
     if not path.is_file():
@@ -40,15 +44,23 @@ def read_features(path: str | Path, key: str | None = None, *, pictures: bool | 
         raise InputError(
             f"{path}: not a readable array ({reason}); save a plain number array with numpy.save"
         ) from None
-    return as_features(array, str(path), pictures)
+    return as_features(array, str(path), pictures, gaps=gaps)
 
 
 def given_features(
-    features: str | Path | Tensor | np.ndarray, count: int, listing: str, pictures: bool | None = None
+    features: str | Path | Tensor | np.ndarray,
+    count: int,
+    listing: str,
+    pictures: bool | None = None,
+    *,
+    gaps: bool = False,
 ) -> Tensor:
-    """Features given as a file or an array, checked to have ``count`` rows (those of ``listing``)."""
+    """Features given as a file or an array, checked to have ``count`` rows (those of ``listing``).
+
+    With ``gaps`` values may be missing (NaN).
+    """
     if isinstance(features, (str, Path)):
-        tensor, called = read_features(features, pictures=pictures), str(features)
+        tensor, called = read_features(features, pictures=pictures, gaps=gaps), str(features)
     else:
         called = "features"
         tensor = as_features(np.asarray(features), called, pictures)
@@ -60,7 +72,7 @@ def given_features(
     return tensor
 
 
-def as_features(array: np.ndarray, called: str, pictures: bool | None) -> Tensor:
+def as_features(array: np.ndarray, called: str, pictures: bool | None, *, gaps: bool = False) -> Tensor:
     """Check an array and bring it to uint8 (pixels) or float32."""
     if array.ndim == 0:
         raise InputError(f"{called}: a single number; give an array with one row a sample")
@@ -78,7 +90,8 @@ def as_features(array: np.ndarray, called: str, pictures: bool | None) -> Tensor
     keep = array.dtype == np.uint8 and pictures
     # astype also brings foreign byte orders, which torch does not read, to the native one.
     tensor = torch.from_numpy(np.ascontiguousarray(array if keep else array.astype(np.float32)))
-    _check_finite(called, tensor)
+    if not gaps:
+        _check_finite(called, tensor)
     return tensor
 
 

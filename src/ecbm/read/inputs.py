@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from torch import Tensor
 from ecbm.errors import InputError
 from ecbm.read.digests import DIGEST_SIZE, RowDigests
 from ecbm.read.pictures import PictureStore
+
+if TYPE_CHECKING:
+    from ecbm.read.feature_columns import FeatureColumns
 
 __all__ = ["ImageInputs", "Inputs", "TensorInputs", "digest_rows", "rows_at_once"]
 
@@ -61,13 +64,14 @@ def _to_float(stored: Tensor) -> Tensor:
 class TensorInputs:
     """Inputs in one tensor: float features, or pictures as uint8 (n, channels, height, width).
 
-    A subset is a view: it remembers its rows and copies nothing until it is read.
+    A subset is a view: it remembers its rows and copies nothing until it is read. ``columns`` says of which columns
+    of a table they were made, where they were; only then may values be missing (NaN).
     """
 
-    def __init__(self, tensor: Tensor, rows: Tensor | None = None) -> None:
+    def __init__(self, tensor: Tensor, rows: Tensor | None = None, columns: FeatureColumns | None = None) -> None:
         if tensor.dtype != torch.uint8:
             tensor = tensor.to(torch.float32)
-        self._base, self._rows = tensor.contiguous(), rows
+        self._base, self._rows, self.columns = tensor.contiguous(), rows, columns
         self._not_finite: list[int] | None = None
 
     @property
@@ -76,12 +80,18 @@ class TensorInputs:
         return self._base if self._rows is None else self._base[self._rows]
 
     def first_not_finite(self) -> int | None:
-        """The first row with NaN or infinity, if any; looked for once."""
+        """The first row with NaN (where none is allowed) or infinity, if any; looked for once."""
         if self._not_finite is None and _all_finite(self._base):
             self._not_finite = []
         if self._not_finite is None:
-            self._not_finite = (~torch.isfinite(self.tensor)).flatten(1).any(1).nonzero().flatten()[:1].tolist()
+            wrong = ~torch.isfinite(self.tensor) if self.columns is None else torch.isinf(self.tensor)
+            self._not_finite = wrong.flatten(1).any(1).nonzero().flatten()[:1].tolist()
         return self._not_finite[0] if self._not_finite else None
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether some value is missing (NaN)."""
+        return self.columns is not None and bool(self.tensor.isnan().any())
 
     def __len__(self) -> int:
         return len(self._base) if self._rows is None else len(self._rows)
@@ -99,7 +109,7 @@ class TensorInputs:
 
     def subset(self, rows: Sequence[int]) -> TensorInputs:
         wanted = torch.as_tensor(rows, dtype=torch.long)
-        part = TensorInputs(self._base, wanted if self._rows is None else self._rows[wanted])
+        part = TensorInputs(self._base, wanted if self._rows is None else self._rows[wanted], self.columns)
         part._not_finite = [] if self._not_finite == [] else None
         return part
 
@@ -157,7 +167,11 @@ def concatenate(first: Inputs, second: Inputs) -> Inputs:
     if len(set(kinds)) > 1:
         raise InputError(f"inputs of two kinds cannot be joined ({kinds[0]} and {kinds[1]}); convert one of them")
     if isinstance(first, TensorInputs) and isinstance(second, TensorInputs):
-        return TensorInputs(torch.cat([first.tensor, second.tensor]))
+        if first.columns != second.columns and None not in (first.columns, second.columns):
+            raise InputError(
+                "inputs made of different columns cannot be joined; read the new table like the old one"
+            )
+        return TensorInputs(torch.cat([first.tensor, second.tensor]), columns=first.columns or second.columns)
     return JoinedInputs([first, second])
 
 

@@ -49,7 +49,7 @@ def oai(
     root: str | Path,
     *,
     concepts: Sequence[str] = OAI_CONCEPTS,
-    encoding: Literal["fraction", "onehot", "atleast"] = "fraction",
+    encoding: Literal["fraction", "onehot", "atleast", "ordinal"] = "fraction",
     merge_grades: bool = True,
     features: str | Path | Tensor | NDArray[np.generic] | None = None,
     image_size: int | tuple[int, int] | None = None,
@@ -69,7 +69,8 @@ def oai(
     encoding
         How a grade becomes numbers in [0, 1]. ``"fraction"``: grade / 3, one soft concept a column.
         ``"onehot"``: ``xrosfm=0`` ... ``xrosfm=3``, one group a column. ``"atleast"``: ``xrosfm::>=1`` ...
-        ``xrosfm::>=3``, one group a column that keeps the order of grades.
+        ``xrosfm::>=3``, one group a column that keeps the order of grades. ``"ordinal"``: the same columns as one
+        graded concept each, which is what they are.
     merge_grades
         Whether grades 0 and 1 are one class (four classes) or two (five).
     features
@@ -82,8 +83,8 @@ def oai(
     Dataset
         Ids are the image codes ("barcode*side").
     """
-    if encoding not in ("fraction", "onehot", "atleast"):
-        raise unknown_name("encoding", encoding, ["fraction", "onehot", "atleast"])
+    if encoding not in ("fraction", "onehot", "atleast", "ordinal"):
+        raise unknown_name("encoding", encoding, ["fraction", "onehot", "atleast", "ordinal"])
     if _LABEL in concepts or not concepts:
         raise InputError(f"concepts={list(concepts)!r}: give at least one column, and not the label {_LABEL!r}")
     ids: list[str] = []
@@ -113,9 +114,12 @@ def oai(
         _check_present(paths)
         size = (image_size, image_size) if isinstance(image_size, int) else image_size
         inputs = ArrayFileInputs(paths, size)
-    names, values = _encode(concepts, np.concatenate(grades), encoding)
+    names, values = _encode(concepts, np.concatenate(grades), "atleast" if encoding == "ordinal" else encoding)
     class_names = ["KLG 0-1", "KLG 2", "KLG 3", "KLG 4"] if merge_grades else [f"KLG {g}" for g in range(5)]
-    return Dataset(ids, inputs, torch.from_numpy(values), torch.from_numpy(label), names, class_names, splits)
+    types = dict.fromkeys(concepts, "ordinal") if encoding == "ordinal" else None
+    return Dataset(
+        ids, inputs, torch.from_numpy(values), torch.from_numpy(label), names, class_names, splits, types
+    )
 
 
 def _split_folder(base: Path) -> Path:

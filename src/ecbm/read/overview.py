@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ecbm.read.concept_types import Concept
 from ecbm.read.dataset import Dataset
 
 __all__ = ["co_occurrence", "overview"]
@@ -22,13 +23,15 @@ def overview(data: Dataset, most_pairs: int = 10) -> dict[str, Any]:
     -------
     dict
         ``samples``, ``splits``, ``input_shape``, ``classes`` (name to count), ``classes_by_split``, ``groups``,
-        ``concepts`` (name to ``mean`` and ``missing``), ``concepts_by_class`` (name to the mean in each class),
-        ``together`` (see :func:`co_occurrence`), ``fingerprint``. All ready for JSON.
+        ``types`` (concept to type), ``concepts`` (name to ``mean`` and ``missing``; of a continuous one also
+        ``deviation``, ``lowest``, ``highest`` and ``unit``), ``concepts_by_class`` (name to the mean in each
+        class), ``together`` (see :func:`co_occurrence`), ``fingerprint``. All ready for JSON.
     """
     known = ~data.concepts.isnan()
     shares = data.concepts.nanmean(0).tolist()
     missing = (1 - known.double().mean(0)).tolist()
     counts = torch.bincount(data.labels, minlength=len(data.class_names)).tolist()
+    measured = {concept.name: _measured(data, concept) for concept in data.layout.of_type("continuous")}
     by_class = [data.concepts[data.labels == index].nanmean(0).tolist() for index in range(len(data.class_names))]
     return {
         "samples": len(data),
@@ -46,8 +49,9 @@ def overview(data: Dataset, most_pairs: int = 10) -> dict[str, Any]:
             for name in data.split_sizes
         },
         "groups": {group: list(members) for group, members in data.groups.items()},
+        "types": data.concept_types,
         "concepts": {
-            name: {"mean": share, "missing": gone}
+            name: {"mean": share, "missing": gone} | measured.get(name, {})
             for name, share, gone in zip(data.concept_names, shares, missing, strict=True)
         },
         "concepts_by_class": {
@@ -59,14 +63,24 @@ def overview(data: Dataset, most_pairs: int = 10) -> dict[str, Any]:
     }
 
 
+def _measured(data: Dataset, concept: Concept) -> dict[str, Any]:
+    values = data.concepts[:, concept.columns[0]]
+    known = values[~values.isnan()].double()
+    if not len(known):
+        return {"unit": concept.unit}
+    low, high = (float(end) for end in known.aminmax())
+    return {"deviation": float(known.std(correction=0)), "lowest": low, "highest": high, "unit": concept.unit}
+
+
 def co_occurrence(data: Dataset, most: int = 10) -> list[dict[str, Any]]:
     """Pairs of concepts of different groups with the largest correlation, either way, over samples that have both.
 
     Returns
     -------
     list of dict
-        ``concepts`` (two names), ``correlation``, ``both`` (how many samples have both), ``samples`` (how many have
-        both labels). Pairs within a group are left out: they exclude each other by construction.
+        ``concepts`` (two names), ``correlation``, ``both`` (how many samples have both; none for a continuous
+        concept, which is a number and not present or absent), ``samples`` (how many have both labels). Pairs
+        within a group are left out: they exclude each other by construction.
     """
     k = len(data.concept_names)
     if not 1 < k <= _MOST_CONCEPTS:
@@ -78,6 +92,7 @@ def co_occurrence(data: Dataset, most: int = 10) -> list[dict[str, Any]]:
     strength = torch.where(usable, correlation.abs(), -1.0).triu(1)
     order = strength.flatten().argsort(descending=True)[:most].tolist()
     found = []
+    measured = set(data.layout.squared.tolist())
     for place in order:
         a, b = divmod(place, k)
         if a < b and float(strength[a, b]) > 0:
@@ -85,7 +100,7 @@ def co_occurrence(data: Dataset, most: int = 10) -> list[dict[str, Any]]:
                 {
                     "concepts": [data.concept_names[a], data.concept_names[b]],
                     "correlation": float(correlation[a, b]),
-                    "both": int(both[a, b]),
+                    "both": None if {a, b} & measured else int(both[a, b]),
                     "samples": int(labelled[a, b]),
                 }
             )

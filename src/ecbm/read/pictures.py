@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ecbm.errors import InputError
+from ecbm.options import option
 from ecbm.read.decoding import decode_picture, undecodable
 from ecbm.read.digests import DIGEST_SIZE, RowDigests
 
@@ -79,15 +80,17 @@ class PictureStore:
         table: str = "row",
     ) -> None:
         self.source, self.names, self.rows, self.table = source, list(names), rows, table
+        # Found out here: pictures are decoded by threads, which do not know where options were given.
+        self._images, self._image_size = option("images"), option("image_size")
         if not source.exists():
-            raise InputError(f"{source}: no such folder or zip of pictures; check images=")
+            raise InputError(f"{source}: no such folder or zip of pictures; check {option('images')}")
         self._is_zip = source.is_file()
         self._archive: zipfile.ZipFile | None = None
         self._owner = -1
         self._check_present()
         self.resizes = size is not None
         if size is not None and min(size) < 1:
-            raise InputError(f"image_size={size!r}: height and width must be at least 1")
+            raise InputError(f"{option('image_size')}: {size!r}: height and width must be at least 1")
         self.size = size or self._size_of_first()
         self._make_cache()
 
@@ -183,7 +186,7 @@ class PictureStore:
         for index, name in enumerate(self.names):
             present = name in members if members is not None else (self.source / name).is_file()
             if not present:
-                raise InputError(f"{self.where(index)}: no such picture; check the image column and images=")
+                raise InputError(f"{self.where(index)}: no such picture; check the image column and {self._images}")
 
     def _open(self, index: int) -> Image.Image:
         try:
@@ -205,7 +208,7 @@ class PictureStore:
             if not self.resizes:
                 raise InputError(
                     f"{self.where(index)}: is {picture.size[0]}x{picture.size[1]} but the first picture is "
-                    f"{width}x{height}; pass image_size= to resize all of them"
+                    f"{width}x{height}; pass {self._image_size} to resize all of them"
                 )
             picture = picture.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=3.0)
         decoded: NDArray[np.uint8] = np.asarray(picture, np.uint8).transpose(2, 0, 1)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.concept_types import ConceptLayout
 
 if TYPE_CHECKING:
     import pandas
@@ -23,18 +24,35 @@ __all__ = ["Sample", "TorchView", "frame_of", "pick", "sample_at"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sample:
-    """One sample by names: ``concepts`` maps every concept to its label, ``None`` where it is missing."""
+    """One sample by names: ``concepts`` maps every concept column to its label, ``None`` where it is missing;
+    ``values`` maps every concept to what its type says: a number, a name, a grade.
+    """
 
     id: str
     x: Tensor
     concepts: dict[str, float | None]
     label: str
     split: str
+    layout: ConceptLayout | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def values(self) -> dict[str, str | float | None]:
+        """From every concept to its value: a number in 0..1, a name, a grade, a number in its unit; or ``None``."""
+        if self.layout is None:
+            return dict(self.concepts)
+        labels = [math.nan if value is None else value for value in self.concepts.values()]
+        return {
+            concept.name: concept.value_of([labels[column] for column in concept.columns])
+            for concept in self.layout.concepts
+        }
 
     @property
     def present(self) -> tuple[str, ...]:
-        """Names of the concepts that are present (a label of 0.5 or more)."""
-        return tuple(name for name, value in self.concepts.items() if value is not None and value >= 0.5)
+        """Names of the concepts that are present (a label of 0.5 or more); others with their values."""
+        if self.layout is None:
+            return tuple(name for name, value in self.concepts.items() if value is not None and value >= 0.5)
+        labels = [math.nan if value is None else value for value in self.concepts.values()]
+        return self.layout.said(labels)
 
     def __repr__(self) -> str:
         shown = ", ".join(self.present) or "no concept present"
@@ -48,7 +66,8 @@ def sample_at(data: Dataset, row: int) -> Sample:
         name: None if math.isnan(value) else value for name, value in zip(data.concept_names, values, strict=True)
     }
     label = data.class_names[int(data.labels[row])]
-    return Sample(data.ids[row], data.inputs.take([row])[0], concepts, label, data.splits[row])
+    layout = None if data.layout.plain else data.layout
+    return Sample(data.ids[row], data.inputs.take([row])[0], concepts, label, data.splits[row], layout)
 
 
 def pick(data: Dataset, key: Any) -> Sample | Dataset:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from ecbm.errors import InputError
+from ecbm.read.feature_columns import FeatureColumns
 
 __all__ = ["SIDECAR", "Sidecar", "find_table", "read_sidecar", "write_sidecar"]
 
@@ -27,11 +28,20 @@ class Sidecar:
     columns: dict[str, str]
     fingerprint: str
     image_size: tuple[int, int] | None = None
+    concept_types: dict[str, str] = dataclasses.field(default_factory=dict)
+    units: dict[str, str] = dataclasses.field(default_factory=dict)
+    feature_columns: FeatureColumns | None = None
 
 
 def write_sidecar(folder: Path, sidecar: Sidecar) -> None:
     """Write ``dataset.json``."""
     content = {"format": _FORMAT, "version": _VERSION, **dataclasses.asdict(sidecar)}
+    if sidecar.feature_columns is not None:
+        content["feature_columns"] = json.loads(sidecar.feature_columns.to_bytes())
+    else:
+        del content["feature_columns"]
+    # Where every concept is binary the file is what it was before there were types.
+    content = {name: value for name, value in content.items() if value != {}}
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / SIDECAR).write_text(text + "\n", encoding="utf-8")
 
@@ -54,6 +64,7 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         )
     size = content.get("image_size")
     columns = content.get("columns")
+    types, units = content.get("concept_types", {}), content.get("units", {})
     sound = (
         content.get("inputs") in ("features", "pixels", "images")
         and _texts(content.get("class_names"))
@@ -62,8 +73,15 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         and {"id", "split", "label", "image"} == set(columns)
         and _texts(list(columns.values()))
         and isinstance(content.get("fingerprint"), str)
+        and _texts_by_name(types)
+        and _texts_by_name(units)
         and (size is None or (isinstance(size, list) and len(size) == 2 and all(type(s) is int for s in size)))
     )
+    given = content.get("feature_columns")
+    try:
+        features = None if given is None else FeatureColumns.from_plain(given)
+    except (TypeError, KeyError, AttributeError):
+        sound = False
     if not sound:
         raise InputError(f"{path}: damaged (a field is missing or of the wrong kind); write the dataset again")
     return Sidecar(
@@ -73,6 +91,9 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         columns=dict(content["columns"]),
         fingerprint=content["fingerprint"],
         image_size=None if size is None else (size[0], size[1]),
+        concept_types=types,
+        units=units,
+        feature_columns=features,
     )
 
 
@@ -86,3 +107,7 @@ def find_table(folder: Path) -> Path:
 
 def _texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _texts_by_name(value: object) -> bool:
+    return isinstance(value, dict) and _texts(list(value.values()))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ecbm.errors import InputError
+from ecbm.options import option
 
 __all__ = ["SPLITS", "hold_out", "split_by_id"]
 
@@ -27,7 +28,8 @@ def split_by_id(ids: Sequence[str], fractions: Sequence[float] = (0.7, 0.1, 0.2)
     """
     shares = [float(part) for part in fractions]
     if len(shares) != 3 or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-        raise InputError(f"splits={tuple(fractions)!r}: give three fractions (train, val, test) that sum to 1")
+        shown = ", ".join(map(str, fractions))
+        raise InputError(f"{option('splits')}: {shown}: give three fractions (train, val, test) that sum to 1")
     first, second = shares[0] * 2**64, (shares[0] + shares[1]) * 2**64
     result = []
     for name in ids:

@@ -1,13 +1,12 @@
-"""Tables from CSV and Parquet files."""
+"""Tables from text files (CSV and its kin), Parquet files and spreadsheets."""
 
 from __future__ import annotations
 
-import codecs
 import csv
 import dataclasses
 import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,17 +14,32 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.options import option
 from ecbm.read.arrow_memory import arrow_stream
-from ecbm.read.columns import Table
+from ecbm.read.columns import Habits, Table, record_lines
+from ecbm.read.dialects import Dialect, dialect_of
 
-__all__ = ["read_table"]
+__all__ = ["TABLES", "TEXT_TABLES", "FileOptions", "read_table"]
+
+TEXT_TABLES = (".csv", ".tsv", ".txt", ".tab")
+TABLES = (*TEXT_TABLES, ".parquet", ".pq", ".xlsx")
 
 # One block must hold a whole row; tables with very many concepts have long rows.
 _BLOCK_BYTES = 16 * 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class _Choice:
+class FileOptions:
+    """What the user said about the file: ``None`` and nothing where it is to be found out."""
+
+    encoding: str | None = None
+    delimiter: str | None = None
+    sheet: str | None = None
+    habits: Habits = dataclasses.field(default_factory=Habits)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
     """Which columns of a file to read."""
 
     ignore: set[str]
@@ -47,29 +61,48 @@ class _Choice:
 
 
 def read_table(
-    path: Path, text: Iterable[str], ignore: Iterable[str] = (), only: Iterable[str] | None = None
+    path: Path,
+    text: Iterable[str],
+    ignore: Iterable[str] = (),
+    only: Iterable[str] | None = None,
+    options: FileOptions | None = None,
 ) -> Table:
-    """Read a CSV (``.csv``) or Parquet (``.parquet``, ``.pq``) file.
+    """Read a text table (``.csv``, ``.tsv``, ``.txt``), a Parquet file (``.parquet``, ``.pq``) or a spreadsheet.
 
     Parameters
     ----------
     path
         The file.
     text
-        Columns that hold text; all others are concepts.
+        Columns that hold text; all others are taken for numbers where they are.
     ignore
         Columns to leave out.
     only
         Columns to read, if not all; nothing is asked of the others.
+    options
+        What the user said about the file.
     """
     kind = path.suffix.lower()
-    if kind not in (".csv", ".parquet", ".pq"):
-        raise InputError(f"{path}: unknown kind of table {path.suffix!r}; give a .csv or .parquet file")
+    if kind == ".xls":
+        raise InputError(f"{path}: an old Excel workbook; open it and save it as .xlsx or CSV")
+    if kind not in TABLES:
+        raise InputError(f"{path}: unknown kind of table {path.suffix!r}; give a .csv, .xlsx or .parquet file")
     if not path.is_file():
         raise InputError(f"{path}: no such file; check the path of the table")
-    choice = _Choice(set(ignore), None if only is None else set(only))
+    choice = Choice(set(ignore), None if only is None else set(only))
+    said = options or FileOptions()
     try:
-        table = _read_csv(path, set(text), choice) if kind == ".csv" else _read_parquet(path, choice)
+        if kind == ".xlsx":
+            from ecbm.read.spreadsheets import read_sheet
+
+            table = read_sheet(path, choice, said.sheet, said.habits)
+        else:
+            _refuse_other_options(path, kind, said)
+            table = (
+                _read_text(path, set(text), choice, said)
+                if kind in TEXT_TABLES
+                else _read_parquet(path, choice, said.habits)
+            )
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({_one_line(error)})") from None
     if not len(table):
@@ -77,7 +110,14 @@ def read_table(
     return table
 
 
-def _read_parquet(path: Path, choice: _Choice) -> Table:
+def _refuse_other_options(path: Path, kind: str, said: FileOptions) -> None:
+    if said.sheet is not None:
+        raise InputError(f"{path}: {option('sheet')} is for .xlsx workbooks")
+    if kind not in TEXT_TABLES and (said.encoding is not None or said.delimiter is not None):
+        raise InputError(f"{path}: {option('encoding')} and {option('delimiter')} are for text tables")
+
+
+def _read_parquet(path: Path, choice: Choice, habits: Habits) -> Table:
     try:
         columns = pa.parquet.ParquetFile(path).read()
         columns.validate(full=True)  # text that is no UTF-8 would otherwise surface where a cell is first read
@@ -86,43 +126,70 @@ def _read_parquet(path: Path, choice: _Choice) -> Table:
         raise InputError(f"{path}: not a readable Parquet file ({_one_line(error)})") from None
     # pandas keeps the index of a frame in columns of this name; it is no concept.
     keep = [n for n in choice.of(path, names) if not n.startswith("__index_level_")]
-    return Table(path, columns.select(keep))
+    return Table(path, columns.select(keep), habits=habits)
 
 
-def _read_csv(path: Path, text: set[str], choice: _Choice) -> Table:
+def _read_text(path: Path, text: set[str], choice: Choice, said: FileOptions) -> Table:
     raw = path.read_bytes()
-    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InputError(f"{path}: the file is UTF-16; save it as 'CSV UTF-8'")
-    raw = raw.removeprefix(codecs.BOM_UTF8)
     if not raw.strip():
         raise InputError(f"{path}: the file is empty; write a header line and one line a sample")
+    dialect = dialect_of(path, raw, said.encoding, said.delimiter)
     try:
-        names = _header(raw)
-    except UnicodeDecodeError:
-        raise _not_utf8(path, raw) from None
+        names = _header(dialect)
     except csv.Error as error:
         raise InputError(f"{path}, line 1: not a readable header ({_one_line(error)})") from None
-    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-        raise InputError(
-            f"{path}, line 1: columns are not separated by commas; save the table as comma-separated CSV"
-        )
+    remarks = list(dialect.remarks)
+    if _is_pandas_index(dialect, names):
+        remarks.append("the first column has no name and counts rows from 0: the index of pandas, left out")
+        choice = dataclasses.replace(choice, ignore=choice.ignore | {""})
+    elif _trailing(dialect, names):
+        choice = dataclasses.replace(choice, ignore=choice.ignore | {""})
     keep = choice.of(path, names)
     try:
-        columns = _parse(raw, {n: pa.string() if n in text else pa.float64() for n in keep})
+        columns = _parse(dialect, {n: pa.string() if n in text else pa.float64() for n in keep})
     except pa.ArrowInvalid:
         # A cell that is no number, or a damaged line: if all reads as text, the cell is looked for later.
         try:
-            columns = _parse(raw, {name: pa.string() for name in keep})
+            columns = _parse(dialect, {name: pa.string() for name in keep})
         except pa.ArrowInvalid as error:
-            raise _damaged(path, raw, len(names), error) from None
-    return Table(path, columns, raw)
+            raise _damaged(path, dialect, len(names), error) from None
+    rows = columns.num_rows
+    return Table(
+        path,
+        columns,
+        unit="line",
+        places=lambda: record_lines(dialect.raw, dialect.delimiter)[1 : rows + 1],
+        habits=said.habits,
+        remarks=remarks,
+    )
 
 
-def _parse(raw: bytes, types: dict[str, pa.DataType]) -> pa.Table:
+def _is_pandas_index(dialect: Dialect, names: Sequence[str]) -> bool:
+    """Whether the first column has no name and holds 0, 1, 2, …: what pandas writes unless told otherwise."""
+    if not names or names[0] != "" or "" in names[1:]:
+        return False
+    try:
+        cells = [record[0] for record in _records(dialect) if record][1:]
+    except csv.Error:
+        return False
+    return bool(cells) and all(cell == str(number) for number, cell in enumerate(cells))
+
+
+def _trailing(dialect: Dialect, names: Sequence[str]) -> bool:
+    """Whether every line ends with a separator, as some programs write it: a last column without name or cells."""
+    if not names or names[-1] != "" or "" in names[:-1]:
+        return False
+    try:
+        return all(not record or (len(record) == len(names) and not record[-1]) for record in _records(dialect))
+    except csv.Error:
+        return False
+
+
+def _parse(dialect: Dialect, types: dict[str, pa.DataType]) -> pa.Table:
     return pa.csv.read_csv(
-        arrow_stream(raw),
+        arrow_stream(dialect.raw),
         read_options=pa.csv.ReadOptions(block_size=_BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        parse_options=pa.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         convert_options=pa.csv.ConvertOptions(
             column_types=types,
             include_columns=list(types),
@@ -131,44 +198,34 @@ def _parse(raw: bytes, types: dict[str, pa.DataType]) -> pa.Table:
     )
 
 
-def _header(raw: bytes) -> list[str]:
+def _header(dialect: Dialect) -> list[str]:
     """The first record; a quoted name may contain a line break, so this cannot simply take the first line."""
-    for record in csv.reader(_lines_of(raw), strict=True):
+    for record in _records(dialect, strict=True):
         if record:
             return record
     return []
 
 
-def _lines_of(raw: bytes) -> Iterable[str]:
-    return io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8", newline="")
+def _records(dialect: Dialect, *, strict: bool = False) -> Iterator[list[str]]:
+    lines = io.TextIOWrapper(io.BytesIO(dialect.raw), encoding="utf-8", newline="")
+    return csv.reader(lines, delimiter=dialect.delimiter, strict=strict)
 
 
-def _not_utf8(path: Path, raw: bytes) -> InputError:
-    for number, line in enumerate(raw.splitlines(), 1):
-        try:
-            line.decode()
-        except UnicodeDecodeError:
-            return InputError(f"{path}, line {number}: not UTF-8 text; save the table as 'CSV UTF-8'")
-    return InputError(f"{path}: not UTF-8 text; save the table as 'CSV UTF-8'")
-
-
-def _damaged(path: Path, raw: bytes, width: int, error: Exception) -> InputError:
-    """Find the first record with another number of cells than the header, or that is not UTF-8."""
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return _not_utf8(path, raw)
-    begins, reader = 1, csv.reader(_lines_of(raw))
+def _damaged(path: Path, dialect: Dialect, width: int, error: Exception) -> InputError:
+    """Find the first record with another number of cells than the header."""
+    marks = {",": "commas", ";": "semicolons"}.get(dialect.delimiter, "separators")
+    lines = io.TextIOWrapper(io.BytesIO(dialect.raw), encoding="utf-8", newline="")
+    begins, reader = 1, csv.reader(lines, delimiter=dialect.delimiter)
     try:
         for record in reader:
             if record and len(record) != width:
                 return InputError(
                     f"{path}, line {begins}: {len(record)} cells but the header has {width} columns; "
-                    "check commas and quotation marks"
+                    f"check {marks} and quotation marks"
                 )
             begins = reader.line_num + 1
     except csv.Error as problem:
-        return InputError(f"{path}, line {begins}: {_one_line(problem)}; check commas and quotation marks")
+        return InputError(f"{path}, line {begins}: {_one_line(problem)}; check {marks} and quotation marks")
     return InputError(f"{path}: not a readable CSV file ({_one_line(error)})")
 
 

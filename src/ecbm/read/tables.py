@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from ecbm.errors import InputError, unknown_name
-from ecbm.read.columns import Table
-from ecbm.read.data_frames import is_frame, table_of_frame
+from ecbm.errors import unknown_name
 from ecbm.read.dataset import Dataset
-from ecbm.read.features import given_features
-from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
-from ecbm.read.sidecar import Sidecar, find_table, read_sidecar
-from ecbm.read.splits import SPLITS, split_by_id
-from ecbm.read.table_files import read_table
+from ecbm.read.reading import Asked, Reading, read_and_tell
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["read_dataset"]
+__all__ = ["describe", "read_dataset"]
 
 
 def read_dataset(
-    path: str | Path | pandas.DataFrame,
+    path: str | Path | pandas.DataFrame | Any,
     *,
-    features: str | Path | np.ndarray | Tensor | None = None,
+    features: str | Path | np.ndarray | Tensor | Sequence[str] | None = None,
     images: str | Path | None = None,
     image_size: int | tuple[int, int] | None = None,
     splits: Sequence[float] = (0.7, 0.1, 0.2),
@@ -39,20 +32,29 @@ def read_dataset(
     split_column: str = "split",
     image_column: str = "image",
     ignore: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    missing: Sequence[str] = (),
+    sheet: str | None = None,
 ) -> Dataset:
-    """Read a dataset from a table and a feature array or pictures.
+    """Read a dataset from a table, with features among its columns or in an array, or with pictures.
 
-    The table (CSV in UTF-8, or Parquet) has one row a sample: a unique id, a class label, optionally a split
-    (``train``, ``val``, ``test``), the picture's path if there are pictures; every other column is a concept,
-    with cells 0, 1, a soft label between, or empty (missing). Ids and labels are text, exactly as written.
+    The table (a text file, Parquet, or an Excel sheet) has one row a sample: a class label, optionally a unique id,
+    a split (``train``, ``val``, ``test``), the picture's path if there are pictures; every other column is a
+    concept or a feature. A concept column's type follows from its cells where they leave no doubt; where they do,
+    the error says what to give as ``types``. Ids and labels are text, exactly as written.
 
     Parameters
     ----------
     path
         The table, or a folder with ``samples.csv`` or ``samples.parquet`` and its inputs (``features.npy``,
-        ``features.npz``, ``images.zip``, or pictures), such as :func:`ecbm.write_dataset` makes; or a pandas table.
+        ``features.npz``, ``images.zip``, or pictures), such as :func:`ecbm.write_dataset` makes; or a pandas
+        table, or one of Hugging Face ``datasets`` (or several by split).
     features
-        ``.npy`` or ``.npz``, or an array; row i belongs to row i of the table.
+        ``.npy`` or ``.npz``, or an array, where row i belongs to row i of the table; or names of columns of the
+        table: numbers, or words, which become one feature a word. Missing cells are replaced by training means.
     images
         Folder or zip archive; the table's image column holds paths inside it.
     image_size
@@ -62,9 +64,18 @@ def read_dataset(
         Fractions (train, val, test) used when the table has no split column: a sample's split then follows
         from a hash of its id (see :func:`ecbm.read.splits.split_by_id`).
     id_column, label_column, split_column, image_column
-        What these columns are called. A picture column is no concept, whether or not ``images`` is given.
+        What these columns are called. A picture column is no concept, whether or not ``images`` is given. Without
+        an id column samples are called ``row-1`` and so on; without a picture column pictures are found by id;
+        without a label column the class is the folder in which a picture lies.
     ignore
         Columns that are no concepts.
+    types
+        From columns (or groups of columns) to ``"binary"``, ``"categorical"``, ``"ordinal"`` or ``"continuous"``.
+        The values of words may follow: ``"ordinal:none,mild,severe"`` (lowest first), ``"binary:left,right"`` (0
+        first); and so may a unit: ``"continuous:mm"``.
+    encoding, delimiter, decimal, missing, sheet
+        What the file's looks leave open: its encoding, what separates columns, the decimal sign, more texts that
+        mean missing, and which sheet of a workbook.
 
     Returns
     -------
@@ -86,113 +97,54 @@ def read_dataset(
     >>> data.ids, data.class_names, data.concepts.tolist()
     (('007', '008'), ('finch', 'wren'), [[1.0], [nan]])
     """
-    frame: Any = path if is_frame(path) else None
-    path = _path_of(path)
-    columns = {"id": id_column, "label": label_column, "split": split_column, "image": image_column}
-    sidecar = None
-    if frame is None and path.is_dir():
-        sidecar = read_sidecar(path)
-        if sidecar is not None:
-            columns = sidecar.columns
-        if features is None and images is None:
-            features, images = _inputs_beside(path)
-        path = find_table(path)
-    if features is not None and images is not None:
-        raise InputError("both features= and images= were given; a dataset has one kind of input")
-    if features is None and images is None:
-        if frame is None and not path.exists():
-            raise InputError(f"{path}: no such file or folder; check the path of the table")
-        raise InputError(f"{path}: no inputs; pass features= (.npy, .npz) or images= (folder or zip)")
-
-    if frame is not None:
-        table = table_of_frame(frame, ignore)
-    else:
-        table = read_table(path, text=columns.values(), ignore=ignore)
-    table.require(columns["id"], "id_column")
-    table.require(columns["label"], "label_column")
-    ids = table.text(columns["id"], "an id")
-    _check_unique(table, columns["id"], ids)
-    class_names, labels = _classes(table, columns["label"], sidecar)
-    split_names = _splits(table, columns["split"], ids, splits)
-    concept_names = [name for name in table.names if name not in columns.values()]
-    if not concept_names:
-        raise InputError(f"{path}: no concept column; add one column a concept beside {', '.join(table.names)}")
-    concepts = torch.from_numpy(table.fractions(concept_names))
-    inputs: Inputs
-    if features is not None:
-        pictures = None if sidecar is None else sidecar.inputs == "pixels"
-        inputs = TensorInputs(given_features(features, len(table), str(path), pictures))
-    else:
-        table.require(columns["image"], "image_column")
-        names = table.text(columns["image"], "a picture")
-        inputs = ImageInputs(
-            Path(images or ""),
-            names,
-            (image_size, image_size) if isinstance(image_size, int) else image_size,
-            rows=table.places,
-            table=f"{path}, {table.unit}",
-        )
-    return Dataset(ids, inputs, concepts, labels, concept_names, class_names, split_names)
+    return read_and_tell(
+        path,
+        Asked(
+            features,
+            images,
+            image_size,
+            splits,
+            id_column,
+            label_column,
+            split_column,
+            image_column,
+            ignore,
+            types,
+            encoding,
+            delimiter,
+            decimal,
+            missing,
+            sheet,
+        ),
+    ).data
 
 
-def _path_of(given: Any) -> Path:
-    """The path of a table; a pandas table goes by its name in messages."""
-    if is_frame(given):
-        return Path("DataFrame")
-    if isinstance(given, str | os.PathLike):
-        return Path(given)
-    raise InputError(
-        f"read_dataset: expected the path of a table or folder, or a pandas DataFrame, got {type(given).__name__}"
-    )
+def describe(path: str | Path | pandas.DataFrame | Any, **options: Any) -> Reading:
+    """What :func:`read_dataset` makes of a table: what each column is taken for, why, and how to say otherwise.
 
+    Parameters
+    ----------
+    path, options
+        As for :func:`read_dataset`.
 
-def _inputs_beside(folder: Path) -> tuple[Path | None, Path | None]:
-    """The inputs that lie in the folder of a table: (features, images)."""
-    for name in ("features.npy", "features.npz"):
-        if (folder / name).is_file():
-            return folder / name, None
-    if (folder / "images.zip").is_file():
-        return None, folder / "images.zip"
-    return None, folder
+    Returns
+    -------
+    Reading
+        ``columns`` (name, role, kind, why, otherwise), ``remarks`` and ``data``; printed, all of it in words.
 
-
-def _check_unique(table: Table, column: str, ids: Sequence[str]) -> None:
-    if len(set(ids)) == len(ids):
-        return
-    seen: dict[str, int] = {}
-    for row, name in enumerate(ids):
-        if name in seen:
-            first = table.places[seen[name]]
-            raise table.error(
-                row, column, f"duplicate id {name!r}, first on {table.unit} {first}; ids must be unique"
-            )
-        seen[name] = row
-
-
-def _classes(table: Table, column: str, sidecar: Sidecar | None) -> tuple[list[str], Tensor]:
-    cells = table.text(column, "a class label")
-    names = list(sidecar.class_names) if sidecar is not None else _ordered(set(cells))
-    index = {name: position for position, name in enumerate(names)}
-    unknown = next((row for row, name in enumerate(cells) if name not in index), None)
-    if unknown is not None:
-        where = f"{table.path}, {table.unit} {table.places[unknown]}, column {column!r}"
-        raise unknown_name("class", cells[unknown], names, where=where)
-    return names, torch.from_numpy(np.array([index[name] for name in cells], np.int64))
-
-
-def _ordered(names: set[str]) -> list[str]:
-    try:
-        return sorted(names, key=lambda name: (int(name), name))
-    except ValueError:
-        return sorted(names)
-
-
-def _splits(table: Table, column: str, ids: Sequence[str], fractions: Sequence[float]) -> list[str]:
-    if column not in table.names:
-        return split_by_id(ids, fractions)
-    cells = table.text(column, f"a split ({', '.join(SPLITS)})")
-    if not set(cells) <= set(SPLITS):
-        row = next(row for row, name in enumerate(cells) if name not in SPLITS)
-        where = f"{table.path}, {table.unit} {table.places[row]}, column {column!r}"
-        raise unknown_name("split", cells[row], SPLITS, where=where)
-    return cells
+    Examples
+    --------
+    >>> import pandas
+    >>> table = pandas.DataFrame({"id": [1, 2], "label": ["x", "y"], "age": [30, 41], "crest": ["no", "yes"]})
+    >>> print(describe(table, features=["age"], splits=(1, 0, 0)))
+    no column 'split': splits by a hash of the id (train 100%, val 0%, test 0%); other shares: splits=
+    id: id, called 'id' (another column: id_column='NAME')
+    label: label, called 'label' (another column: label_column='NAME')
+    age: feature: number, numbers
+    crest: concept: binary, 'no' and 'yes'
+    """
+    known = {field.name for field in dataclasses.fields(Asked)}
+    for name in options:
+        if name not in known:
+            raise unknown_name("option", name, known, "describe")
+    return read_and_tell(path, Asked(**options))

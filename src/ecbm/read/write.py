@@ -19,7 +19,7 @@ from PIL import Image
 
 from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import ImageInputs, Inputs
+from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
 from ecbm.read.sidecar import Sidecar, write_sidecar
 
 __all__ = ["write_dataset"]
@@ -32,7 +32,8 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
 
     The folder holds ``samples.csv`` or ``samples.parquet``, the inputs (``features.npy``, or ``images/`` with
     the original files, or PNG where pictures were resized or drawn), and ``dataset.json`` with what a table
-    cannot say: the order of the classes, those that occur in no row, and the dataset's fingerprint.
+    cannot say: the order of the classes, those that occur in no row, types of concepts that are not binary, and
+    the dataset's fingerprint.
 
     Nothing appears under the folder's name until all of it is written.
 
@@ -79,7 +80,17 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
         size = (data.inputs.shape[1], data.inputs.shape[2]) if kind == "images" else None
         write_sidecar(
             draft,
-            Sidecar(kind, data.class_names, data.concept_names, columns, data.fingerprint, image_size=size),
+            Sidecar(
+                kind,
+                data.class_names,
+                data.concept_names,
+                columns,
+                data.fingerprint,
+                size,
+                data.layout.declared,
+                data.layout.units,
+                data.inputs.columns if isinstance(data.inputs, TensorInputs) else None,
+            ),
         )
         if folder.is_dir():
             folder.rmdir()  # empty, as checked above; some systems do not rename onto a folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ __all__ = ["MLP", "Standardise", "build_backbone", "feature_width", "resolve_bac
 class Standardise(nn.Module):
     """(x − mean) / scale with statistics of the training split, kept in the model.
 
+    A missing value (NaN) is replaced by the mean of those training samples that have it, so it becomes 0.
     Buffers are float64: features of the ``linear`` backbone go straight into exact solves.
     """
 
@@ -35,11 +37,15 @@ class Standardise(nn.Module):
     def of(cls, x: Tensor, dtype: torch.dtype) -> Standardise:
         """Statistics of the rows of ``x``; a constant feature keeps scale 1 and becomes 0."""
         rows = x.double()
+        gaps = rows.isnan()
+        if bool(gaps.any()):
+            rows = torch.where(gaps, rows.nanmean(0).nan_to_num(0.0), rows)
         mean, scale = rows.mean(0), rows.std(0, correction=0)
         return cls(mean, torch.where(scale > 1e-12 * (1 + mean.abs()), scale, 1.0), dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return ((x.double() - self.mean) / self.scale).to(self.dtype)
+        standard = (x.double() - self.mean) / self.scale
+        return standard.nan_to_num(0.0, math.inf, -math.inf).to(self.dtype)
 
 
 class MLP(nn.Module):

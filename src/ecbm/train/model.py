@@ -14,17 +14,19 @@ from torch import Tensor, nn
 from ecbm import html
 from ecbm.devices import device_of
 from ecbm.errors import InputError, unknown_name
-from ecbm.read.dataset import Dataset, concept_groups
+from ecbm.read.concept_types import ConceptLayout, concept_groups, plain_layout
+from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs, rows_at_once
 from ecbm.read.samples import Sample
 from ecbm.train.extraction import SeenInputs, seen_through
 from ecbm.train.front import Front
+from ecbm.train.heads.activations import activate
+from ecbm.train.interventions import InterventionValue, resolve_intervention
 from ecbm.train.predictions import Predicted, Probabilities
 from ecbm.train.recipe import Recipe
 
 __all__ = ["ConceptBottleneck", "Provenance", "linear_from"]
 
-InterventionValue = float | int | str | Tensor | Sequence[float]
 Samples = Tensor | Inputs | Dataset | Sample | np.ndarray | Sequence[Any]
 """What predictions are asked for: a batch as a tensor or array, a dataset, its inputs, or one sample of it."""
 
@@ -70,9 +72,14 @@ class ConceptBottleneck(nn.Module):
         The positive weight of every concept in the objective (ones unless the recipe asks otherwise).
     low, high
         The logit that stands for "absent" and "present" when a concept is set by hand on a logit bottleneck:
-        quartiles of the training logits (``stages.logit_range``).
+        quartiles of the training logits (``stages.logit_range``). For a continuous concept, on either
+        bottleneck, the standardised 0 and 1.
     provenance
         What it was trained on.
+    layout
+        Types of the concepts; ``None``: all binary.
+    percentiles
+        (continuous concepts, 99) percentiles of their training labels; ``None`` where there are none.
     front
         What happens to a picture before the backbone: preprocessing and frozen layers.
     """
@@ -80,6 +87,7 @@ class ConceptBottleneck(nn.Module):
     low: Tensor
     high: Tensor
     positive_weights: Tensor
+    percentiles: Tensor | None
 
     def __init__(
         self,
@@ -94,6 +102,8 @@ class ConceptBottleneck(nn.Module):
         low: Tensor,
         high: Tensor,
         provenance: Provenance | None = None,
+        layout: ConceptLayout | None = None,
+        percentiles: Tensor | None = None,
         front: Front | None = None,
     ) -> None:
         super().__init__()
@@ -109,7 +119,17 @@ class ConceptBottleneck(nn.Module):
         self.register_buffer("low", low.double().clone())
         self.register_buffer("high", high.double().clone())
         self.provenance = provenance or Provenance()
+        self.layout = plain_layout(self.concept_names) if layout is None else layout
+        self.percentiles = None
+        self.put_percentiles(percentiles)
         self.eval()
+
+    def put_percentiles(self, percentiles: Tensor | None) -> None:
+        """Keep percentiles of continuous concepts; a model without any has no buffer for them."""
+        if len(self.layout.squared):
+            empty = torch.zeros(len(self.layout.squared), 99)
+            self.__dict__.pop("percentiles", None)
+            self.register_buffer("percentiles", (empty if percentiles is None else percentiles).double().clone())
 
     # -- names ---------------------------------------------------------------------------------------------
 
@@ -122,6 +142,11 @@ class ConceptBottleneck(nn.Module):
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Concept groups, found from the names."""
         return concept_groups(self.concept_names)
+
+    @property
+    def concept_types(self) -> dict[str, str]:
+        """The type of every concept: ``binary``, ``categorical``, ``ordinal`` or ``continuous``."""
+        return dict(self.layout.types)
 
     def concept_index(self, name: str) -> int:
         """Output column of a concept."""
@@ -158,7 +183,7 @@ class ConceptBottleneck(nn.Module):
 
     def bottleneck_from(self, concept_logits: Tensor) -> Tensor:
         """What the label head reads."""
-        return concept_logits if self.bottleneck == "logits" else torch.sigmoid(concept_logits)
+        return concept_logits if self.bottleneck == "logits" else activate(concept_logits, self.layout)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Concept logits and class logits of a batch."""
@@ -217,8 +242,20 @@ class ConceptBottleneck(nn.Module):
             return self.concept_logits_from(self.features(x))
 
     def concept_probabilities(self, x: Samples) -> Probabilities:
-        """Probability of every concept (n, k), a tensor; ``.to_frame()`` is the same with names."""
-        return Probabilities.of(torch.sigmoid(self.concept_logits(x)), self.concept_names, _ids_of(x))
+        """Probability of every concept (n, k), a tensor; ``.to_frame()`` is the same with names.
+
+        Columns of a continuous concept hold its value, in its unit.
+        """
+        return Probabilities.of(self.concepts_from(self.concept_logits(x)), self.concept_names, _ids_of(x))
+
+    def concepts_from(self, concept_logits: Tensor) -> Tensor:
+        """Probabilities, and values of continuous concepts in their units, from concept logits."""
+        values = activate(concept_logits, self.layout)
+        columns = self.layout.squared
+        if len(columns):
+            low, high = self.low[columns], self.high[columns]
+            values[:, columns] = (values[:, columns] - low) / (high - low)
+        return values
 
     def class_probabilities(self, x: Samples) -> Probabilities:
         """Probability of every class (n, classes), a tensor; ``.to_frame()`` is the same with names."""
@@ -246,14 +283,21 @@ class ConceptBottleneck(nn.Module):
     def predict_concepts(self, x: Samples) -> Predicted[tuple[str, ...]]:
         """The names of the concepts that are present (probability 0.5 or more) in every input.
 
+        Concepts of other types are there with their values: ``colour=blue``, ``severity=2``, ``size=12.5 mm``.
         ``.to_frame()`` gives the probabilities with names. Parameters are those of :meth:`predict`.
         """
         probabilities = self.concept_probabilities(x)
+        if not self.layout.plain:
+            return Predicted([self.said(row) for row in probabilities.tolist()], probabilities)
         present = [
             tuple(name for name, found in zip(self.concept_names, row, strict=True) if found)
             for row in (probabilities >= 0.5).tolist()
         ]
         return Predicted(present, probabilities)
+
+    def said(self, values: Sequence[float]) -> tuple[str, ...]:
+        """One sample's concepts in words, from the values of its columns; absent binary ones are left out."""
+        return self.layout.said(values)
 
     def classify(self, concept_logits: Tensor) -> Tensor:
         """Class probabilities from concept logits."""
@@ -263,41 +307,22 @@ class ConceptBottleneck(nn.Module):
     # -- interventions -------------------------------------------------------------------------------------
 
     def concept_values(self, values: Tensor) -> Tensor:
-        """Bottleneck values that stand for concept values 0..1 (n, k): themselves, or logits low..high."""
-        if self.bottleneck == "probabilities":
-            return values.double()
-        return self.low + (self.high - self.low) * values.double()
+        """Bottleneck values that stand for concept values 0..1 (n, k): themselves, or logits low..high.
+
+        Values of continuous concepts are in their units and become standardised.
+        """
+        logits = self.low + (self.high - self.low) * values.double()
+        if self.bottleneck == "logits":
+            return logits
+        out, columns = values.double(), self.layout.squared
+        if len(columns):
+            out = out.clone()
+            out[:, columns] = logits[:, columns]
+        return out
 
     def resolve_intervention(self, concepts: Mapping[str, InterventionValue], count: int) -> dict[int, Tensor]:
         """Names and groups to columns and values: ``{"wing": "blue"}`` sets a whole group."""
-        _check_mapping(concepts)
-        resolved: dict[int, Tensor] = {}
-        groups = self.groups
-        for name, value in concepts.items():
-            if isinstance(value, str):
-                if name not in groups:
-                    raise unknown_name("concept group", name, groups)
-                if groups[name] == (name,):
-                    raise InputError(f"intervention on {name!r}: it has no named values; give a number in [0, 1]")
-                values = {member: member[len(name) :].lstrip(":=") for member in groups[name]}
-                if value not in values.values():
-                    raise unknown_name(f"value of group {name!r}", value, values.values())
-                for member, short in values.items():
-                    resolved[self.concept_index(member)] = torch.full((count,), float(short == value)).double()
-                continue
-            if name in groups and name not in self.concept_names:
-                raise InputError(f"{name!r} is a group: set it to one of its values, or set {groups[name][0]!r}")
-            column = self.concept_index(name)
-            try:
-                numbers = torch.as_tensor(value, dtype=torch.float64).expand(count)
-            except (TypeError, ValueError, RuntimeError):
-                raise InputError(
-                    f"intervention on {name!r}: expected one number or one for each of {count} samples"
-                ) from None
-            if bool(((numbers < 0) | (numbers > 1) | numbers.isnan()).any()):
-                raise InputError(f"intervention on {name!r}: values must lie in [0, 1], got {value!r}")
-            resolved[column] = numbers
-        return resolved
+        return resolve_intervention(self, concepts, count)
 
     def intervene(self, x: Samples, concepts: Mapping[str, InterventionValue]) -> Probabilities:
         """Class probabilities after setting concepts by hand.
@@ -308,7 +333,9 @@ class ConceptBottleneck(nn.Module):
             A batch of inputs.
         concepts
             From concept names to values in 0..1 (one, or one a sample), or from a group name to one of its
-            values: ``{"wing_color": "blue"}`` sets ``wing_color=blue`` to 1 and its siblings to 0.
+            values: ``{"wing_color": "blue"}`` sets ``wing_color=blue`` to 1 and its siblings to 0. An ordinal
+            concept is set to a grade (``{"severity": 2}``: thresholds up to 2 are reached), a continuous one to
+            a number in its unit or a percentile of the training labels (``"p90"``).
         """
         classes = self.intervene_on_logits(self.concept_logits(x), concepts)
         return Probabilities.of(classes, self.class_names, _ids_of(x))
@@ -344,6 +371,8 @@ class ConceptBottleneck(nn.Module):
         total.update(repr((self.concept_names, self.class_names, sorted(self.recipe.to_dict().items()))).encode())
         if self.front is not None:
             total.update(self.front.settings.identity.encode())
+        if not self.layout.plain:
+            total.update(repr((self.layout.declared, self.layout.units)).encode())
         for name, value in sorted(self.state_dict().items()):
             total.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
             # Viewed as bytes: NumPy knows no bfloat16.
@@ -381,9 +410,3 @@ def _ids_of(x: Samples) -> tuple[str, ...] | None:
     if _are_samples(x):
         return tuple(sample.id for sample in cast(Sequence[Sample], x))
     return x.ids if isinstance(x, Dataset) else None
-
-
-def _check_mapping(concepts: Any) -> None:
-    if not isinstance(concepts, Mapping):
-        kind = type(concepts).__name__
-        raise InputError(f"intervention: expected {{concept: value}}, got {kind}; for example {{'crest=yes': 1}}")

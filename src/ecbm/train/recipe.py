@@ -75,6 +75,9 @@ class Recipe:
     concept_l2, label_l2
         α and β of the objectives, on every parameter of the stage. ``None`` takes 0.1 for the linear backbone
         and 1e-2 for others, and 1e-2 for logits and 1e-3 for probabilities.
+    label_l1
+        λ of an L1 term over the label head's weights: most of them become 0, and each class reads few concepts.
+        ``None``: no such term. Not for the joint regime.
     joint_weight
         c of the joint objective.
     pos_weight
@@ -162,6 +165,7 @@ class Recipe:
     backbone_rate: float = 1.0
     class_balanced: bool = False
     accumulate: int = 1
+    label_l1: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.backbone, str | nn.Module):
@@ -174,7 +178,7 @@ class Recipe:
             raise unknown_name("bottleneck", self.bottleneck, BOTTLENECKS, "Recipe")
         # Numbers of other libraries become Python's: a recipe is written as JSON and compared by what it prints.
         self._put("pos_weight", _checked_positive_weight(self.pos_weight))
-        for name in ("concept_l2", "label_l2", "learning_rate"):
+        for name in ("concept_l2", "label_l2", "label_l1", "learning_rate"):
             self._put(name, None if getattr(self, name) is None else _positive(name, getattr(self, name)))
         for name in ("joint_weight", "head_tolerance"):
             self._put(name, _positive(name, getattr(self, name)))
@@ -184,6 +188,8 @@ class Recipe:
         self._put("seed", _whole("seed", self.seed, smallest=0))
         if self.seed >= 2**63:
             raise InputError(f"Recipe: seed must be below 2**63, got {self.seed}")
+        if self.label_l1 is not None and self.regime == "joint":
+            raise InputError("Recipe: label_l1 is for sequential and independent training; joint heads are smooth")
         if not self.hidden:
             raise InputError("Recipe: hidden needs at least one layer width")
         self._put("hidden", tuple(_whole("hidden", width) for width in self.hidden))
@@ -302,6 +308,9 @@ class Recipe:
         if self.preprocessing is not None:
             lists = {name: list(v) if isinstance(v, tuple) else v for name, v in self.preprocessing.items()}
             fields["preprocessing"] = lists
+        if self.label_l1 is None:
+            # Recipes without it are written as they were before there was one.
+            del fields["label_l1"]
         return {name: value for name, value in fields.items() if name not in _LATER or value != _LATER[name]}
 
     @classmethod

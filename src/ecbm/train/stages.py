@@ -16,15 +16,17 @@ from torch import Tensor, nn
 from ecbm import parallel
 from ecbm.devices import device_of
 from ecbm.errors import InputError
+from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import Inputs, rows_at_once
-from ecbm.train.heads.concept import solve_concept_head
+from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
+from ecbm.train.heads.activations import activate
 from ecbm.train.heads.label import solve_label_head
+from ecbm.train.heads.mixed import solve_heads
 from ecbm.train.heads.newton import ConvexSolution
 from ecbm.train.heads.objectives import with_ones
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.recipe import Recipe
-from ecbm.train.terms import ConceptTerms
+from ecbm.train.terms import ConceptTerms, standardisation
 
 __all__ = [
     "check_trainable",
@@ -56,6 +58,9 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
     for name, count in zip(data.class_names, counts.tolist(), strict=True):
         if count == 0:
             raise InputError(f"class {name!r} has no sample in the train split; add some or drop the class")
+    gaps = isinstance(data.inputs, TensorInputs) and data.inputs.has_missing
+    if gaps and recipe.backbone not in ("linear", "mlp"):
+        raise InputError("features are missing in some samples; only the backbones 'linear' and 'mlp' replace them")
     if not data.concept_names:
         raise InputError("the dataset has no concepts; a concept bottleneck model needs at least one")
     for name, missing in zip(data.concept_names, train.concepts.isnan().all(0).tolist(), strict=True):
@@ -111,11 +116,25 @@ def fit_concept_head(
     start: Tensor | None = None,
     basis: FeatureBasis | None = None,
 ) -> ConvexSolution:
-    """Solve the concept head; each process solves its share of the concepts."""
+    """Solve the concept head; each process solves its share of the concepts, where they are all binary."""
     k = terms.targets.shape[1]
+    if terms.layout is not None:
+        solution = solve_heads(
+            design,
+            terms.targets,
+            terms.weights,
+            l2,
+            terms.layout,
+            tolerance=_AIM * tolerance,
+            accept=tolerance,
+            start=start,
+            basis=basis,
+        )
+        parallel.broadcast(solution.parameters)
+        return solution
     share = parallel.shard(k)
     columns = slice(share.start, share.stop)
-    mine = solve_concept_head(
+    mine = solve_heads(
         design,
         terms.targets[:, columns],
         terms.weights[:, columns],
@@ -147,21 +166,26 @@ def fit_label_head(
     l2: float,
     tolerance: float,
     start: Tensor | None = None,
+    l1: float = 0.0,
 ) -> ConvexSolution:
     """Solve the label head. Every process does, and the first one's answer is kept, so that all are equal."""
     solution = solve_label_head(
-        design, labels, None, classes, l2, tolerance=_AIM * tolerance, accept=tolerance, start=start
+        design, labels, None, classes, l2, tolerance=_AIM * tolerance, accept=tolerance, start=start, l1=l1
     )
     parallel.broadcast(solution.parameters)
     return solution
 
 
-def logit_range(concept_logits: Tensor, concepts: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits that stand for "absent" and "present" on a logit bottleneck.
+def logit_range(
+    concept_logits: Tensor, concepts: Tensor, layout: ConceptLayout | None = None
+) -> tuple[Tensor, Tensor]:
+    """The logits that stand for "absent" and "present" on a logit bottleneck: for concept values 0 and 1.
 
     Upper quartile of the training logits where a concept is present, lower quartile where it is absent. Quantiles
     over all samples (Koh et al. 2020 take the 5th and 95th) would make "present" a negative logit for a concept
     that fewer than one sample in twenty has. A concept that is never (or always) present takes them all the same.
+
+    A value v of a continuous concept stands for (v − mean) / scale: the two logits are exactly that of 0 and of 1.
     """
     logits, known = concept_logits.double().numpy(), concepts.numpy()
     low, high = np.empty(logits.shape[1]), np.empty(logits.shape[1])
@@ -171,6 +195,9 @@ def logit_range(concept_logits: Tensor, concepts: Tensor) -> tuple[Tensor, Tenso
             low[column], high[column] = _quantile(values[absent], 0.25), _quantile(values[present], 0.75)
         else:
             low[column], high[column] = _quantile(values, 0.05), _quantile(values, 0.95)
+    for column in () if layout is None else layout.squared.tolist():
+        mean, scale = standardisation(concepts[:, column])
+        low[column], high[column] = -mean / scale, (1 - mean) / scale
     return torch.from_numpy(low), torch.from_numpy(high)
 
 
@@ -192,13 +219,24 @@ def fill_missing(concepts: Tensor) -> Tensor:
     return torch.where(values.isnan(), values.nanmean(0, keepdim=True), values)
 
 
-def label_inputs(recipe: Recipe, concept_logits: Tensor, concepts: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def label_inputs(
+    recipe: Recipe,
+    concept_logits: Tensor,
+    concepts: Tensor,
+    low: Tensor,
+    high: Tensor,
+    layout: ConceptLayout | None = None,
+) -> Tensor:
     """What the label head is trained on: the predicted bottleneck, or in the independent regime true concepts.
 
     On a logit bottleneck a true concept value t stands for the logit low + t (high − low), as it does when a
-    person sets it by hand.
+    person sets it by hand. A continuous concept is read standardised on either bottleneck.
     """
     if recipe.regime != "independent":
-        return concept_logits if recipe.bottleneck == "logits" else torch.sigmoid(concept_logits)
+        return concept_logits if recipe.bottleneck == "logits" else activate(concept_logits, layout)
     values = fill_missing(concepts)
-    return values if recipe.bottleneck == "probabilities" else low + (high - low) * values
+    read = low + (high - low) * values
+    if recipe.bottleneck == "logits" or layout is None or not len(layout.squared):
+        return read if recipe.bottleneck == "logits" else values
+    values[:, layout.squared] = read[:, layout.squared]
+    return values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch.nn import functional
 from ecbm import parallel
 from ecbm.devices import Device, mixed_precision, placed
 from ecbm.errors import InputError
+from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
@@ -24,13 +26,15 @@ from ecbm.train.extraction import extract_missing, pictures_of, seen_through
 from ecbm.train.feature_rows import FeatureRows
 from ecbm.train.front import Front
 from ecbm.train.fronts import build_front
+from ecbm.train.heads.activations import TiedLinear, activate, tie
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.objectives import rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.loop import LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
-from ecbm.train.terms import ConceptTerms, concept_terms, positive_weights
+from ecbm.train.repeats import repeated_classes
+from ecbm.train.terms import ConceptTerms, concept_scaling, percentiles_of, positive_weights, terms_of
 
 __all__ = ["Trained", "train", "train_and_tell"]
 
@@ -49,10 +53,19 @@ class Trained:
 class _Deep(nn.Module):
     """Backbone and heads in float32, as gradient training sees them."""
 
-    def __init__(self, backbone: nn.Module, width: int, concepts: int, classes: int, recipe: Recipe) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        width: int,
+        concepts: int,
+        classes: int,
+        recipe: Recipe,
+        layout: ConceptLayout | None = None,
+    ) -> None:
         super().__init__()
-        self.backbone = backbone
-        self.concept_head = nn.Linear(width, concepts)
+        self.backbone, self.layout = backbone, layout
+        tied = layout is not None and layout.tied
+        self.concept_head = TiedLinear(width, concepts, layout) if layout and tied else nn.Linear(width, concepts)
         self.joint = recipe.regime == "joint"
         self.mixed = recipe.mixed_precision
         self.probabilities = recipe.bottleneck == "probabilities"
@@ -66,7 +79,7 @@ class _Deep(nn.Module):
         logits = self.concept_head(features)
         if not self.joint:
             return logits.cpu(), None
-        classes = self.label_head(torch.sigmoid(logits) if self.probabilities else logits)
+        classes = self.label_head(activate(logits, self.layout) if self.probabilities else logits)
         return logits.cpu(), classes.cpu()
 
 
@@ -90,18 +103,19 @@ def _fit_deep(
     data: Dataset,
     recipe: Recipe,
     backbone: nn.Module,
-    positive: Tensor,
+    terms: ConceptTerms,
+    validation_terms: ConceptTerms | None,
     checkpoint: Path | None,
     device: torch.device,
 ) -> tuple[_Deep, LoopResult]:
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
-    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe).to(device)
-    loss = _batch_loss(concept_terms(train_data.concepts, positive), train_data.labels, recipe)
+    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe, data.layout).to(device)
+    loss = _batch_loss(terms, train_data.labels, recipe)
     validation = None
-    if recipe.patience is not None and "val" in data.split_sizes:
+    if validation_terms is not None:
         val = data.split("val")
-        validation = (val.inputs, _batch_loss(concept_terms(val.concepts, positive), val.labels, recipe))
+        validation = (val.inputs, _batch_loss(validation_terms, val.labels, recipe))
     alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
     l2 = {"": recipe.joint_weight * alpha, "label_head": beta} if recipe.regime == "joint" else {"": alpha}
     identity = {"recipe": recipe.to_dict(), "data": data.fingerprint} if checkpoint is not None else None
@@ -239,11 +253,20 @@ def _train(
         extract_missing(data)
         log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
-    positive = positive_weights(train_data, recipe)
-    terms = concept_terms(train_data.concepts, positive)
+    positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
+    terms = terms_of(train_data, positive, scaling)
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
     joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
+    repeated = repeated_classes(train_data)
+    if repeated:
+        log["warnings"] = [
+            f"concept {name!r} repeats the class one to one: the model will explain the class by itself; leave it "
+            "out unless that is meant"
+            for name in repeated
+        ]
+        for text in log["warnings"]:
+            warnings.warn(text, stacklevel=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         statistics = train_data.x if recipe.is_linear or recipe.backbone == "mlp" else None
@@ -253,7 +276,10 @@ def _train(
         concept_head: nn.Linear | None = None
         label_start: Tensor | None = None
         if deep_stage:
-            deep, result = _fit_deep(data, recipe, backbone, positive, path, device)
+            validation = None
+            if recipe.patience is not None and "val" in data.split_sizes:
+                validation = terms_of(data.split("val"), positive, scaling)
+            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path, device)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
                 label_start = rows_of(deep.label_head).cpu()
@@ -279,11 +305,14 @@ def _train(
         concept_head = linear_from(both.concept)
         log |= {"joint_gradient_norm": both.gradient_norm, "joint_objective": both.objective}
     concept_head = concept_head.cpu().double()
+    if data.layout.tied:
+        concept_head = linear_from(tie(rows_of(concept_head), data.layout))
     with torch.no_grad():
         logits = concept_head(design[:, :-1])
-    low, high = stages.logit_range(logits, train_data.concepts)
-    read = with_ones(stages.label_inputs(recipe, logits, train_data.concepts, low, high))
-    label = stages.fit_label_head(read, train_data.labels, len(data.class_names), beta, tolerance)
+    low, high = stages.logit_range(logits, train_data.concepts, data.layout)
+    read = with_ones(stages.label_inputs(recipe, logits, train_data.concepts, low, high, data.layout))
+    classes, l1 = len(data.class_names), recipe.label_l1 or 0.0
+    label = stages.fit_label_head(read, train_data.labels, classes, beta, tolerance, None, l1)
     log |= {
         "label_gradient_norm": label.gradient_norm,
         "label_objective": label.objective,
@@ -305,6 +334,8 @@ def _train(
         low,
         high,
         Provenance(data.fingerprint, log),
+        data.layout,
+        percentiles_of(train_data),
         front,
     )
     return Trained(model, design, basis)

@@ -12,8 +12,16 @@ from torch import Tensor
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
+from ecbm.verify.typed_metrics import typed_metrics
 
-__all__ = ["align_concepts", "align_labels", "concept_metrics", "evaluate", "expected_calibration_error"]
+__all__ = [
+    "align_concepts",
+    "align_labels",
+    "concept_metrics",
+    "effective_concepts",
+    "evaluate",
+    "expected_calibration_error",
+]
 
 
 def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
@@ -91,7 +99,10 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
     dict
         ``class_accuracy``, ``class_f1`` (macro, over the classes that occur), ``ece`` (calibration of the class
         confidence), ``concept_accuracy`` (over all known labels), ``concept_f1`` and ``concept_auc`` (means
-        over concepts where defined), ``concept_ece``, ``per_concept`` and ``count``.
+        over concepts where defined), ``concept_ece``, ``per_concept`` and ``count``. A categorical or ordinal
+        concept is one entry, right or wrong as a whole; with ordinal ones there is ``concept_grade_error`` (mean
+        absolute), with continuous ones, which have no accuracy, ``concept_r2``; with a sparse label head
+        ``concepts_per_class``.
     """
     _check_kinds(model, data)
     if len(data) == 0:
@@ -100,16 +111,27 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
     logits = (model.concept_logits(data) if logits is None else logits).cpu()
     if len(logits) != len(data):
         raise InputError(f"{len(logits)} rows of logits for {len(data)} samples; give one row a sample")
-    probabilities, truth = torch.sigmoid(logits), align_concepts(model, data)
+    probabilities, truth = model.concepts_from(logits.to(model.device)).detach().cpu(), align_concepts(model, data)
     classes = model.classify(logits.to(model.device)).cpu()
     confidence, predicted = classes.max(1)
-    per_concept = {
-        name: concept_metrics(probabilities[:, column], truth[:, column])
-        for column, name in enumerate(model.concept_names)
-    }
-    known = ~truth.isnan()
-    right = ((probabilities >= 0.5) == (truth >= 0.5))[known]
+    per_concept: dict[str, dict[str, Any]] = {}
+    rights = []
+    for concept in model.layout.concepts:
+        values, labelled = probabilities[:, list(concept.columns)], truth[:, list(concept.columns)]
+        if concept.type == "binary":
+            per_concept[concept.name] = concept_metrics(values[:, 0], labelled[:, 0])
+            rights.append(((values >= 0.5) == (labelled >= 0.5))[~labelled.isnan()])
+        else:
+            per_concept[concept.name], found = typed_metrics(concept, values, labelled)
+            rights.append(found)
+    right = torch.cat(rights)
     figures = list(per_concept.values())
+    more: dict[str, Any] = {}
+    if model.recipe.label_l1:
+        more["concepts_per_class"] = effective_concepts(model)
+    for name, key in (("concept_grade_error", "grade_error"), ("concept_r2", "r2")):
+        if any(key in figure for figure in figures):
+            more[name] = _mean([figure[key] for figure in figures if key in figure])
     return {
         "class_accuracy": float((predicted == labels).double().mean()),
         "class_f1": float(f1_score(labels.numpy(), predicted.numpy(), average="macro", zero_division=0)),
@@ -118,9 +140,17 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         "concept_f1": _mean([f["f1"] for f in figures]),
         "concept_auc": _mean([f["auc"] for f in figures]),
         "concept_ece": _mean([f["ece"] for f in figures]),
+        **more,
         "count": len(data),
         "per_concept": per_concept,
     }
+
+
+def effective_concepts(model: ConceptBottleneck) -> dict[str, int]:
+    """How many concepts each class reads: those with a weight that is not 0 in any of their columns."""
+    read = model.label_head.weight.detach() != 0
+    columns = [read[:, list(concept.columns)].any(1) for concept in model.layout.concepts]
+    return dict(zip(model.class_names, torch.stack(columns, 1).sum(1).tolist(), strict=True))
 
 
 def _check_kinds(model: Any, data: Any) -> None:

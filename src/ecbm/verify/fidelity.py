@@ -22,6 +22,7 @@ from ecbm.edit.methods.auto.tail import LiveTail
 from ecbm.edit.methods.base import Options
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import stages
+from ecbm.train.heads.activations import tie
 from ecbm.train.heads.objectives import rows_of
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms
@@ -123,9 +124,10 @@ def fine_tuned(
     if exact_heads:
         return _with_exact_heads(model, editor, alignment)
     design = stages.feature_design(model.backbone, alignment.after.inputs)
-    rows = rows_of(model.concept_head)
+    rows = tie(rows_of(model.concept_head), model.layout)
     logits = design @ rows.T
-    model = with_heads(model, rows, None, *stages.logit_range(logits, alignment.after.concepts))
+    found = stages.logit_range(logits, alignment.after.concepts, model.layout)
+    model = with_heads(model, rows, None, *found)
     return solve_label(model, alignment, logits, editor.state.label_inverses(alignment)).model
 
 
@@ -165,4 +167,4 @@ def _forget(editor: Editor, alignment: Alignment, ascent: float, linear: bool) -
     inputs = alignment.before.inputs.subset(gone.tolist())
     if linear:
         inputs = TensorInputs(editor.state.design[gone, :-1].float())
-    return Forget(inputs, ConceptTerms(targets, weights), ascent)
+    return Forget(inputs, ConceptTerms(targets, weights, alignment.terms_after.layout), ascent)

@@ -6,13 +6,15 @@ Which group comes next is a *policy*; what a corrected concept is set to is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from ecbm.errors import unknown_name
+from ecbm.read.concept_types import Concept
 from ecbm.read.dataset import Dataset
+from ecbm.train.heads.activations import activate
 from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.evaluate import align_concepts, align_labels
 
@@ -31,9 +33,13 @@ def _random(model: ConceptBottleneck, logits: Tensor, seed: int) -> Tensor:
 
 
 def _uncertain(model: ConceptBottleneck, logits: Tensor, seed: int) -> Tensor:
-    """Largest entropy of any concept in the group."""
+    """Largest entropy of any concept in the group. A continuous value comes without any, and last."""
     p = torch.sigmoid(logits)
     entropy = torch.nn.functional.softplus(logits) - p * logits
+    entropy[:, model.layout.squared] = 0.0
+    for columns in model.layout.softmax:
+        q = torch.softmax(logits[:, columns], 1)
+        entropy[:, columns] = torch.special.entr(q).sum(1, keepdim=True)
     return torch.stack([entropy[:, columns].max(1).values for columns in _columns(model)], dim=1)
 
 
@@ -41,6 +47,8 @@ def _expected_change(model: ConceptBottleneck, logits: Tensor, seed: int) -> Ten
     """Expected total variation of the class distribution when a concept is set, under the model's own belief.
 
     E_v |P(y | do c_j = v) − P(y)|₁ / 2 with v ~ Bernoulli(p_j), the largest over the concepts of the group.
+    Values of a categorical concept and grades are drawn as predicted; a continuous one is one scale above or
+    below.
     """
     weight = model.label_head.weight.detach()
     scores = []
@@ -51,11 +59,38 @@ def _expected_change(model: ConceptBottleneck, logits: Tensor, seed: int) -> Ten
         change = torch.zeros_like(part)
         for value, chance in ((0.0, 1 - p), (1.0, p)):
             shift = model.concept_values(torch.full_like(part, value)) - values
-            for column in range(part.shape[1]):
+            for column in model.layout.binary.tolist():
                 moved = torch.softmax(class_logits + shift[:, column, None] * weight[:, column], 1)
                 change[:, column] += chance[:, column] * (moved - base).abs().sum(1) / 2
+        for concept in model.layout.of_type("categorical", "ordinal", "continuous"):
+            columns = list(concept.columns)
+            total = torch.zeros_like(change[:, 0])
+            for chance, target in _possibilities(model, concept, part):
+                shift = target - values[:, columns]
+                moved = torch.softmax(class_logits + shift @ weight[:, columns].T, 1)
+                total += chance * (moved - base).abs().sum(1) / 2
+            change[:, columns] = total[:, None]
         scores.append(torch.stack([change[:, columns].max(1).values for columns in _columns(model)], dim=1))
     return torch.cat(scores)
+
+
+def _possibilities(model: ConceptBottleneck, concept: Concept, logits: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """What a concept may turn out to be: chances (n,), and what its columns would be in the bottleneck."""
+    columns = list(concept.columns)
+    own = activate(logits, model.layout)[:, columns]
+    if concept.type == "continuous":
+        for step in (-1.0, 1.0):
+            yield torch.full_like(own[:, 0], 0.5), own + step
+        return
+    chances = own
+    if concept.type == "ordinal":
+        ones = torch.ones_like(own[:, :1])
+        chances = torch.cat([ones, own], 1) - torch.cat([own, torch.zeros_like(ones)], 1)
+    for place, value in enumerate(concept.values):
+        labels = torch.zeros_like(logits)
+        given = value if concept.type == "categorical" else float(value)
+        labels[:, columns] = torch.tensor(concept.labels_of(given), dtype=labels.dtype)
+        yield chances[:, place], model.concept_values(labels)[:, columns]
 
 
 POLICIES: dict[str, Callable[[ConceptBottleneck, Tensor, int], Tensor]] = {

@@ -43,13 +43,16 @@ def _why(alignment: Alignment) -> str:
 
 def _from_kept_heads(alignment: Alignment, state: EditorState) -> Outcome | None:
     """Edits on frozen features, from the solved heads before them; ``None`` where plain Newton steps do not
-    converge.
+    converge, or where concepts that are not binary move.
     """
     heads, concepts = state.frozen, alignment.concepts
     rows = kept_rows(alignment, heads)
     touched = torch.cat(
         [alignment.touched_concepts(), heads.unsolved[concepts.origin].nonzero().flatten()]
     ).unique()
+    layout = alignment.edited.layout
+    if not layout.plain and not bool(torch.isin(touched, layout.binary).all()):
+        return None  # rows of other concepts belong together, and their scale may have moved
     parameters, logits = rows.design.to_new(heads.parameters[concepts.origin]), rows.logits[concepts.origin]
     steps = 0
     if len(touched):

@@ -89,10 +89,10 @@ def _fitted(stage: Stage, options: Options) -> EKFAC:
     """EK-FAC over old and new concepts; once for all dampings."""
     if stage.widened_curvature is None:
         inputs, loss = stage.present()
-        state, names = stage.state, stage.part.trained
+        state, part = stage.state, stage.part.untied
         l2, seed = state.concept_l2, state.model.recipe.seed
         stage.widened_curvature = EKFAC.fit(
-            stage.part, inputs, loss, l2=l2, fisher=options.fisher, seed=seed, parameters=names
+            part, inputs, loss, l2=l2, fisher=options.fisher, seed=seed, parameters=part.trained
         )
     return stage.widened_curvature
 

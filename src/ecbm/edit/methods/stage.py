@@ -24,9 +24,12 @@ from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import carry, restandardise, with_heads
 from ecbm.edit.frozen import KeptRows, kept_rows
 from ecbm.edit.gradients import ConceptPart, add_step, dot, gradient_sum
+from ecbm.edit.methods.typed_steps import categorical_step, ordinal_step
 from ecbm.edit.state import EditorState, Facts
+from ecbm.read.concept_types import ConceptLayout, layout_of
 from ecbm.read.inputs import Inputs
 from ecbm.train import stages
+from ecbm.train.heads.activations import TiedLinear, tie, tied_weight
 from ecbm.train.heads.objectives import concept_curvature, concept_residual, rows_of
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.model import ConceptBottleneck, linear_from
@@ -84,6 +87,28 @@ class _Union:
         """The row in the union of every new column."""
         self.place[concepts.new] = concepts.old
         self.place[concepts.come] = torch.arange(concepts.before, self.width)
+        self.layout = self._layout(alignment)
+
+    @staticmethod
+    def _layout(alignment: Alignment) -> ConceptLayout | None:
+        old, new = alignment.data, alignment.edited
+        if old.layout.plain and new.layout.plain:
+            return None
+        names = [*old.concept_names, *(new.concept_names[place] for place in alignment.concepts.come.tolist())]
+        return layout_of(names, {**old.layout.declared, **new.layout.declared})
+
+    def of(self, rows: Tensor) -> ConceptLayout | None:
+        """The types of some rows, which are all those of their concepts."""
+        return None if self.layout is None else self.layout.select(rows)
+
+    def tied(self, step: Vector) -> Vector:
+        """A step whose rows of one ordinal concept share their slope, as the head's do."""
+        if self.layout is None or not self.layout.tied:
+            return step
+        return {**step, WEIGHT: tied_weight(step[WEIGHT], self.layout)}
+
+    def loss(self, targets: Tensor, weights: Tensor) -> ConceptLoss:
+        return ConceptLoss(targets, weights, self.layout)
 
     def before(self, terms: Tensor) -> Tensor:
         """(n, k) old terms."""
@@ -96,12 +121,13 @@ class _Union:
         return wide
 
 
-def _widened(part: ConceptPart, width: int) -> ConceptPart:
+def _widened(part: ConceptPart, union: _Union) -> ConceptPart:
     """g with zero rows for new concepts behind the others."""
     other, rows = copy.deepcopy(part), rows_of(part.concept_head)
-    if width > len(rows):
-        wide = torch.cat([rows, rows.new_zeros(width - len(rows), rows.shape[1])])
-        other.concept_head = linear_from(wide).to(part.concept_head.weight.dtype)
+    if union.width > len(rows):
+        wide = torch.cat([rows, rows.new_zeros(union.width - len(rows), rows.shape[1])])
+        head = linear_from(wide).to(part.concept_head.weight.dtype)
+        other.concept_head = TiedLinear.of(head, union.layout)
     return other
 
 
@@ -121,7 +147,7 @@ class FrozenStage:
 
     @cached_property
     def part(self) -> ConceptPart:
-        return _widened(self.state.part, self._union.width)
+        return _widened(self.state.part, self._union)
 
     def _touched_rows(self) -> Tensor:
         """Rows of the union whose terms changed."""
@@ -139,7 +165,8 @@ class FrozenStage:
         alignment, heads, l2, here = self.alignment, self.heads, self.state.concept_l2, self._touched
         terms, count = alignment.terms_after, alignment.samples.after
         extra = self._union.width - alignment.concepts.before
-        residuals = concept_residual(self._logits[here], self._spread(terms.targets), self._spread(terms.weights))
+        new = self._spread(terms.targets), self._spread(terms.weights)
+        residuals = concept_residual(self._logits[here], *new, self._union.of(here), 0)
         known = here < alignment.concepts.before
         residuals[known] -= self.rows.residuals(here[known])
         changed = (residuals != 0).any(0).nonzero().flatten()
@@ -149,18 +176,18 @@ class FrozenStage:
         gradient = sums / count + l2 * self.rows.design.penalty(self._parameters)
         if self.rows.design.coordinates is not None:
             gradient = self.rows.design.coordinates.gradient_to_new(gradient)
-        rows = gradient if form == "full" else gradient - before
+        rows = tie(gradient if form == "full" else gradient - before, self._union.layout)
         return {WEIGHT: rows[:, :-1].contiguous(), BIAS: rows[:, -1].contiguous()}
 
     def present(self) -> tuple[Inputs | Tensor, ConceptLoss]:
         alignment, union = self.alignment, self._union
         if not self.widened:
             terms = alignment.terms_before
-            return self.state.inputs, ConceptLoss(union.before(terms.targets), union.before(terms.weights))
+            return self.state.inputs, union.loss(union.before(terms.targets), union.before(terms.weights))
         terms = alignment.terms_after
         features = self.rows.design.exact[:, :-1]
         features = features if self.rows.base is None else features[self.rows.base]
-        return features, ConceptLoss(union.after(terms.targets), union.after(terms.weights))
+        return features, union.loss(union.after(terms.targets), union.after(terms.weights))
 
     def still(self, step: Vector, change: Vector) -> Vector:
         """Heads are independent: one whose terms did not change has no step, though a drawn Γ of EK-FAC and
@@ -169,7 +196,8 @@ class FrozenStage:
         """
         resting = (change[WEIGHT] == 0).all(1) & (change[BIAS] == 0)
         return {
-            name: value.masked_fill(resting.view(-1, *[1] * (value.ndim - 1)), 0.0) for name, value in step.items()
+            name: value.masked_fill(resting.view(-1, *[1] * (value.ndim - 1)), 0.0)
+            for name, value in self._union.tied(step).items()
         }
 
     def diagonal_step(self, change: Vector, damping: float, relative: bool) -> Vector:
@@ -182,8 +210,8 @@ class FrozenStage:
         diagonal = heads.diagonal
         if self.widened:
             new = torch.arange(len(diagonal), self._union.width)
-            weights = self.rows.spread(self._union.after(self.alignment.terms_after.weights)[:, new])
-            curvature = concept_curvature(self._logits[new], weights).div_(self.alignment.samples.after)
+            weights, layout = self._new_weights(new), self._union.of(new)
+            curvature = concept_curvature(self._logits[new], weights, layout, 0).div_(self.alignment.samples.after)
             there = FeatureBasis(heads.basis.vectors, self.rows.design.single)
             diagonal = torch.cat([diagonal, there.diagonal(curvature.T, l2)])
         rows = torch.cat([change[WEIGHT], change[BIAS][:, None]], 1)
@@ -191,12 +219,36 @@ class FrozenStage:
         step = torch.zeros_like(rows)
         here = self._touched
         step[here] = heads.basis.precondition(diagonal[here] + damping * unit, rows[here])
+        self._step_groups(step, rows, damping * unit)
         return {WEIGHT: step[:, :-1].contiguous(), BIAS: step[:, -1].contiguous()}
+
+    def _new_weights(self, columns: Tensor) -> Tensor:
+        return self.rows.spread(self._union.after(self.alignment.terms_after.weights)[:, columns])
+
+    def _step_groups(self, step: Tensor, rows: Tensor, damping: float) -> None:
+        """Put the steps of touched concepts whose rows belong together in place of the rows' own."""
+        layout, heads, l2 = self._union.layout, self.heads, self.state.concept_l2
+        touched = set(self._touched.tolist())
+        for concept in () if layout is None else layout.of_type("categorical", "ordinal"):
+            columns = torch.tensor(concept.columns)
+            if concept.columns[0] not in touched:
+                continue
+            if concept.columns[0] < self.alignment.concepts.before:
+                weights, count, basis = heads.terms.weights.T[columns], len(heads.design), heads.basis
+                logits = heads.logits[columns]
+            else:
+                weights, count = self._new_weights(columns), self.alignment.samples.after
+                basis, logits = FeatureBasis(heads.basis.vectors, self.rows.design.single), self._logits[columns]
+            if concept.type == "categorical":
+                step[columns] = categorical_step(rows[columns], logits, weights[0], basis, count, l2, damping)
+            else:
+                curvature = concept_curvature(logits.float(), weights).div_(count)
+                step[columns] = ordinal_step(rows[columns], curvature, basis, l2, damping)
 
     def apply(self, step: Vector, *, precise: bool) -> tuple[ConceptBottleneck, Tensor, Facts]:
         alignment, here = self.alignment, self._touched
         moves = torch.cat([step[WEIGHT], step[BIAS][:, None]], 1)
-        parameters = self.rows.design.to_new(self._parameters) - moves
+        parameters = tie(self.rows.design.to_new(self._parameters) - moves, self._union.layout)
         carried = carry(alignment, refit_statistics=False)
         if self.rows.statistics is not None:
             carried.backbone = self.rows.statistics
@@ -221,7 +273,9 @@ def _with_range(
 ) -> ConceptBottleneck:
     """The model with the intervention logits of its concepts, or only of ``touched`` ones, found anew."""
     here = slice(None) if touched is None else touched
-    model.low[here], model.high[here] = stages.logit_range(logits[:, here], alignment.after.concepts[:, here])
+    layout = alignment.edited.layout if touched is None else alignment.edited.layout.select(touched)
+    concepts = alignment.after.concepts[:, here]
+    model.low[here], model.high[here] = stages.logit_range(logits[:, here], concepts, layout)
     return model
 
 
@@ -232,7 +286,7 @@ class DeepStage:
         self.alignment, self.state, self._union = alignment, state, _Union(alignment)
         self.widened = len(alignment.concepts.come) > 0
         self.widened_curvature: EKFAC | None = None
-        self.part = _widened(state.part, self._union.width)
+        self.part = _widened(state.part, self._union)
 
     def _mean_data_gradient(self) -> Vector:
         """∇J − αθ as one of the widened g: new head rows are 0."""
@@ -247,13 +301,12 @@ class DeepStage:
     def change(self, form: str) -> Vector:
         alignment, union, part = self.alignment, self._union, self.part
         l2, n, n_new = self.state.concept_l2, alignment.samples.before, alignment.samples.after
-        after = ConceptTerms(union.after(alignment.terms_after.targets), union.after(alignment.terms_after.weights))
+        new_terms, old_terms = alignment.terms_after, alignment.terms_before
+        after = ConceptTerms(union.after(new_terms.targets), union.after(new_terms.weights), union.layout)
         if form == "full":
             total = gradient_sum(part, alignment.after.inputs, after, torch.arange(n_new))
             return {name: value / n_new + l2 * part.get_parameter(name).detach() for name, value in total.items()}
-        before = ConceptTerms(
-            union.before(alignment.terms_before.targets), union.before(alignment.terms_before.weights)
-        )
+        before = ConceptTerms(union.before(old_terms.targets), union.before(old_terms.weights), union.layout)
         old, new = alignment.changed_samples()
         # The change of the terms is itself one weighted loss: w'(p − t') − w(p − t), but its weights may be
         # negative; two sums say the same and stay within the loss's domain.
@@ -269,12 +322,12 @@ class DeepStage:
         alignment, union = self.alignment, self._union
         if self.widened:
             terms = alignment.terms_after
-            return alignment.after.inputs, ConceptLoss(union.after(terms.targets), union.after(terms.weights))
+            return alignment.after.inputs, union.loss(union.after(terms.targets), union.after(terms.weights))
         terms = alignment.terms_before
-        return alignment.before.inputs, ConceptLoss(union.before(terms.targets), union.before(terms.weights))
+        return alignment.before.inputs, union.loss(union.before(terms.targets), union.before(terms.weights))
 
     def still(self, step: Vector, change: Vector) -> Vector:
-        return step
+        return self._union.tied(step)
 
     @cached_property
     def _sample(self) -> tuple[Inputs, ConceptTerms]:
@@ -282,13 +335,14 @@ class DeepStage:
         count = self.alignment.samples.after
         rows = torch.linspace(0, count - 1, min(count, _SAMPLE)).round().long()
         terms = self.alignment.terms_after[rows]
-        union = ConceptTerms(self._union.after(terms.targets), self._union.after(terms.weights))
+        wide = self._union.after(terms.targets), self._union.after(terms.weights)
+        union = ConceptTerms(*wide, self._union.layout)
         return self.alignment.after.inputs.subset(rows.tolist()), union
 
     def length(self, step: Vector, change: Vector) -> float:
         """Where the quadratic model along ``step`` is least: ⟨change, step⟩ / ⟨step, (G' + α) step⟩."""
         inputs, terms = self._sample
-        loss = ConceptLoss(terms.targets, terms.weights)
+        loss = ConceptLoss(terms.targets, terms.weights, terms.layout)
         bend = gauss_newton_quadratic(self.part, inputs, loss, step, l2=self.state.concept_l2)
         return dot(change, step) / bend if bend > 0 else 0.0
 
@@ -307,8 +361,8 @@ class DeepStage:
         part, alignment = copy.deepcopy(self.part), self.alignment
         add_step(part, step, -1.0)
         carried = carry(alignment, refit_statistics=False)
-        rows = rows_of(part.concept_head).cpu()
-        model = with_heads(carried, rows[self._union.place], None, carried.low, carried.high)
+        rows = tie(rows_of(part.concept_head).cpu(), self._union.layout)[self._union.place]
+        model = with_heads(carried, rows, None, carried.low, carried.high)
         model.backbone = part.backbone
         if not alignment.samples.complete:
             model = restandardise(model, alignment.after)

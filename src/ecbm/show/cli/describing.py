@@ -27,22 +27,45 @@ def show_overview(found: dict[str, Any]) -> None:
     ]
     print_table(["class", "samples", "share", *splits], rows, title="Classes", drop=("share", *splits))
     rows = []
+    numbers = {name for name, kind in found["types"].items() if kind == "continuous"}
     for name, figures in found["concepts"].items():
+        if name in numbers:
+            continue
         by_class = {c: share for c, share in found["concepts_by_class"][name].items() if share == share}
         most = max(by_class, key=lambda c: by_class[c]) if by_class else ""
         words = f"{most} ({_share(by_class[most])})" if most else "–"
         rows.append([name, _share(figures["mean"]), _bar(figures["mean"]), _share(figures["missing"]), words])
     headers = ["concept", "present", " " * _BAR, "missing", "most often in"]
-    print_table(headers, rows, title="Concepts", drop=(headers[2], "most often in"), names=("most often in",))
+    if rows:
+        print_table(headers, rows, title="Concepts", drop=(headers[2], "most often in"), names=("most often in",))
+    _show_measurements(found, numbers)
     pairs = found["together"]
     if pairs:
-        rows = [[*pair["concepts"], f"{pair['correlation']:+.2f}", f"{pair['both']:,}"] for pair in pairs]
+        rows = [
+            [*pair["concepts"], f"{pair['correlation']:+.2f}", "–" if pair["both"] is None else f"{pair['both']:,}"]
+            for pair in pairs
+        ]
         headers = ["concept", "and", "correlation", "both present"]
         title = "Go together (+) or apart (−), of different groups"
         print_table(headers, rows, title=title, drop=("both present",), names={"and": 24})
     empty = [name for name, count in found["classes"].items() if not count]
     if empty:
         say(f"no sample has the class {', '.join(empty)}")
+
+
+def _show_measurements(found: dict[str, Any], numbers: set[str]) -> None:
+    rows = []
+    for name, figures in found["concepts"].items():
+        if name in numbers:
+            by_class = {c: mean for c, mean in found["concepts_by_class"][name].items() if mean == mean}
+            most = max(by_class, key=lambda c: by_class[c]) if by_class else ""
+            ends = [f"{figures[end]:.4g}" if end in figures else "–" for end in ("lowest", "highest")]
+            spread = f"{figures['mean']:.4g} ± {figures['deviation']:.3g}" if "deviation" in figures else "–"
+            words = f"{most} ({by_class[most]:.4g})" if most else "–"
+            rows.append([name, figures["unit"], spread, *ends, _share(figures["missing"]), words])
+    if rows:
+        headers = ["measurement", "unit", "mean", "lowest", "highest", "missing", "highest in"]
+        print_table(headers, rows, title="Measurements", drop=("highest in", "unit"), names=("highest in",))
 
 
 def _share(value: float | None) -> str:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from ecbm.options import named_as_flags
+from ecbm.show.cli import reading
 from ecbm.show.cli.common import JsonOption, print_json, say
 from ecbm.show.cli.describing import show_overview
 from ecbm.terminal import new_console
@@ -34,25 +36,43 @@ def demo(
 
 
 def describe(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="CSV, Parquet, or a folder written by ecbm.")],
-    features: Annotated[Path | None, typer.Option(help="Feature array (.npy, .npz), one row a sample.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder or zip with the pictures.")] = None,
-    image_size: Annotated[int | None, typer.Option(help="Resize pictures to this height and width.")] = None,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="CSV, Excel, Parquet, or a folder written by ecbm.")],
+    features: reading.FeaturesOption = None,
+    images: reading.ImagesOption = None,
+    image_size: reading.ImageSizeOption = None,
+    types: reading.TypeOption = None,
+    id_column: reading.IdColumnOption = "id",
+    label_column: reading.LabelColumnOption = "label",
+    split_column: reading.SplitColumnOption = "split",
+    image_column: reading.ImageColumnOption = "image",
+    ignore: reading.IgnoreOption = None,
+    splits: reading.SplitsOption = None,
+    missing: reading.MissingOption = None,
+    encoding: reading.EncodingOption = None,
+    delimiter: reading.DelimiterOption = None,
+    decimal: reading.DecimalOption = None,
+    sheet: reading.SheetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read a dataset, check all of it (pictures too), and show what it holds.
 
-    How many samples each class and split has, how often each concept is present and missing and in which class
-    most, and which concepts go together.
+    What each column was taken for and why, how many samples each class and split has, how often each concept is
+    present and missing and in which class most, and which concepts go together.
     """
     from ecbm.read.overview import overview
-    from ecbm.read.tables import read_dataset
+    from ecbm.read.reading import read_and_tell
 
-    size = (image_size, image_size) if image_size else None
-    data = read_dataset(path, features=features, images=images, image_size=size)
-    result = overview(data)
+    with named_as_flags():
+        asked = reading.asked_on_command_line(
+            features=features, images=images, image_size=image_size, types=types, id_column=id_column,
+            label_column=label_column, split_column=split_column, image_column=image_column, ignore=ignore,
+            splits=splits, missing=missing, encoding=encoding, delimiter=delimiter, decimal=decimal, sheet=sheet,
+        )  # fmt: skip
+        found = read_and_tell(path, asked)
+        result = overview(found.data)
     if as_json:
-        print_json(result)
+        print_json(result | reading.told(found))
         return
-    say(repr(data), f"fingerprint {data.fingerprint}")
+    say(repr(found.data), f"fingerprint {found.data.fingerprint}")
+    reading.show_reading(found)
     show_overview(result)

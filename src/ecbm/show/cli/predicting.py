@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["predict"]
 
-_PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".dcm")
 # More rows than this are for a table, not for a terminal.
 _MOST_SHOWN = 40
 
@@ -34,7 +33,8 @@ def predict(
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Pictures, folders or zips of pictures, feature arrays (.npy, .npz), or ids of samples.",
+            help="Pictures, folders or zips of pictures, feature arrays (.npy, .npz), tables with the columns that "
+            "the model knows, or ids of samples.",
             show_default=False,
         ),
     ] = None,
@@ -101,6 +101,7 @@ class _Predictions:
     concepts: Tensor
     set_classes: Tensor | None
     set_concepts: Tensor | None
+    said: Callable[[Sequence[float]], tuple[str, ...]]
 
     @classmethod
     def of(
@@ -109,13 +110,15 @@ class _Predictions:
         import torch
 
         logits = torch.cat(list(parts))
-        concepts, classes = logits.sigmoid(), model.classify(logits)
+        concepts, classes = model.concepts_from(logits).detach(), model.classify(logits)
         set_classes = set_concepts = None
         if values:
             set_classes, set_concepts = model.intervene_on_logits(logits, values), concepts.clone()
             for column, numbers in model.resolve_intervention(values, len(logits)).items():
                 set_concepts[:, column] = numbers
-        return cls(ids, model.class_names, model.concept_names, classes, concepts, set_classes, set_concepts)
+        return cls(
+            ids, model.class_names, model.concept_names, classes, concepts, set_classes, set_concepts, model.said
+        )
 
     def plain(self) -> list[dict[str, Any]]:
         """For ``--json``. With ``--set``, ``class``, ``classes`` and ``concepts`` are with the concepts set."""
@@ -184,7 +187,7 @@ class _Predictions:
 
     def _present(self, row: int) -> str:
         values = (self.concepts if self.set_concepts is None else self.set_concepts)[row].tolist()
-        return ", ".join(name for name, value in zip(self.concept_names, values, strict=True) if value >= 0.5)
+        return ", ".join(self.said(values))
 
     def write(self, path: Path) -> None:
         """Every probability as a table: ``class:NAME`` and ``concept:NAME`` a column."""
@@ -220,7 +223,7 @@ class _Predictions:
 def _settings(texts: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for text in texts:
-        name, found, value = text.rpartition("=")
+        name, found, value = text.partition("=>=") if "=>=" in text else text.rpartition("=")
         if not found or not name or not value:
             raise InputError(f"--set {text!r}: write CONCEPT=VALUE, for example 'crest=1' or 'wing_color=blue'")
         try:
@@ -241,6 +244,8 @@ def _inputs(
 ) -> tuple[list[str], Inputs]:
     from ecbm.read.features import read_features
     from ecbm.read.inputs import ImageInputs, TensorInputs
+    from ecbm.read.picture_names import PICTURES, pictures_in
+    from ecbm.read.table_files import TABLES
 
     if given is None:
         part = opened.data(version).split(split or "")
@@ -265,22 +270,17 @@ def _inputs(
         elif len(shape) == 1 and tuple(rows.shape) == (shape[0], 1):
             rows = rows.T
         return [str(number) for number in range(len(rows))], TensorInputs(rows)
+    if size is None and path.suffix.lower() in TABLES:
+        from ecbm.read.new_rows import new_rows
+
+        return new_rows(path, opened.data(version))
     if size is None:
-        raise InputError(f"{given}: this model reads feature rows; give an array (.npy, .npz) or a sample's id")
+        raise InputError(
+            f"{given}: this model reads feature rows; give an array (.npy, .npz), a table or a sample's id"
+        )
     if path.is_file() and path.suffix.lower() != ".zip":
         return [path.name], ImageInputs(path.parent, [path.name], size)
-    names = _pictures(path)
+    names = pictures_in(path)
     if not names:
-        raise InputError(f"{given}: no pictures in it ({', '.join(_PICTURES)})")
+        raise InputError(f"{given}: no pictures in it ({', '.join(PICTURES)})")
     return names, ImageInputs(path, names, size)
-
-
-def _pictures(path: Path) -> list[str]:
-    if path.is_dir():
-        found = [str(item.relative_to(path)) for item in path.rglob("*") if item.is_file()]
-    else:
-        from ecbm.read.pictures import open_archive
-
-        with open_archive(path) as archive:
-            found = archive.namelist()
-    return sorted(name for name in found if name.lower().endswith(_PICTURES))

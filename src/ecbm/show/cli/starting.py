@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.options import named_as_flags
+from ecbm.show.cli import reading
 from ecbm.show.cli.common import (
     AuthorOption,
     DeviceOption,
@@ -22,11 +25,12 @@ from ecbm.show.cli.common import (
 from ecbm.words import local_time, readable_size
 
 if TYPE_CHECKING:
-    from ecbm.read.dataset import Dataset
+    from ecbm.read.reading import Reading
 
 __all__ = ["register"]
 
 _BUILT_IN = ("birds", "breast_cancer")
+_FREE = "Concepts without labels"
 
 BackboneOption = Annotated[
     str | None,
@@ -77,8 +81,26 @@ RateOption = Annotated[
 ]
 ConceptL2Option = Annotated[float | None, typer.Option(help="L2 of the concept stage.", rich_help_panel="Recipe")]
 LabelL2Option = Annotated[float | None, typer.Option(help="L2 of the label stage.", rich_help_panel="Recipe")]
+LabelL1Option = Annotated[
+    float | None,
+    typer.Option(help="L1 of the label stage: each class reads few concepts.", rich_help_panel="Recipe"),
+]
 SeedOption = Annotated[
     int | None, typer.Option(help="Seed of training (and of drawn birds).", rich_help_panel="Recipe")
+]
+ImageEmbeddingsOption = Annotated[
+    Path | None,
+    typer.Option(help="Embeddings of the pictures (.npy), for concepts without labels.", rich_help_panel=_FREE),
+]
+ConceptEmbeddingsOption = Annotated[
+    Path | None,
+    typer.Option(help="Embeddings of the concepts' texts (.npy), from the same model.", rich_help_panel=_FREE),
+]
+ConceptsOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Names of the concepts, one a line, in the order of their embeddings.", rich_help_panel=_FREE
+    ),
 ]
 
 
@@ -102,16 +124,32 @@ def init(
         Path, typer.Argument(metavar="WORKSPACE", help="Folder to make; must be new or empty.", show_default=False)
     ],
     data: Annotated[
-        Path | None, typer.Option(help="Table of samples (CSV, Parquet) or a dataset folder.", show_default=False)
+        Path | None,
+        typer.Option(help="Table of samples (CSV, Excel, Parquet) or a dataset folder.", show_default=False),
     ] = None,
-    features: Annotated[Path | None, typer.Option(help="Feature array (.npy, .npz), one row a sample.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder or zip with the pictures.")] = None,
-    image_size: Annotated[int | None, typer.Option(help="Resize pictures to this height and width.")] = None,
+    features: reading.FeaturesOption = None,
+    images: reading.ImagesOption = None,
+    image_size: reading.ImageSizeOption = None,
     builtin: Annotated[str | None, typer.Option(help="Instead of --data: birds or breast_cancer.")] = None,
     samples: Annotated[int, typer.Option(help="How many birds to draw.")] = 3000,
     model: Annotated[
         Path | None, typer.Option(help="Start with a model folder that was trained on this very data.")
     ] = None,
+    types: reading.TypeOption = None,
+    id_column: reading.IdColumnOption = "id",
+    label_column: reading.LabelColumnOption = "label",
+    split_column: reading.SplitColumnOption = "split",
+    image_column: reading.ImageColumnOption = "image",
+    ignore: reading.IgnoreOption = None,
+    splits: reading.SplitsOption = None,
+    missing: reading.MissingOption = None,
+    encoding: reading.EncodingOption = None,
+    delimiter: reading.DelimiterOption = None,
+    decimal: reading.DecimalOption = None,
+    sheet: reading.SheetOption = None,
+    image_embeddings: ImageEmbeddingsOption = None,
+    concept_embeddings: ConceptEmbeddingsOption = None,
+    concepts: ConceptsOption = None,
     backbone: BackboneOption = None,
     weights: WeightsOption = None,
     frozen: FrozenOption = None,
@@ -124,6 +162,7 @@ def init(
     learning_rate: RateOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
+    label_l1: LabelL1Option = None,
     seed: SeedOption = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
@@ -142,17 +181,38 @@ def init(
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
+        "label_l1": label_l1,
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
         "preprocessing": None if input_size is None else {"size": input_size},
     }  # fmt: skip
     recipe = Recipe(**_given(given))
     adopted = load(model) if model is not None else None
-    dataset, source = _read(data, features, images, image_size, builtin, samples, seed or 0)
-    made = Workspace.create(workspace, dataset, recipe, model=adopted, source=source, reason=reason, author=author)
+    table = {
+        "features": features, "images": images, "image_size": image_size, "types": types, "id_column": id_column,
+        "label_column": label_column, "split_column": split_column, "image_column": image_column, "ignore": ignore,
+        "splits": splits, "missing": missing, "encoding": encoding, "delimiter": delimiter, "decimal": decimal,
+        "sheet": sheet,
+    }  # fmt: skip
+    embeddings = (image_embeddings, concept_embeddings, concepts)
+    with named_as_flags():
+        found, source = _read(data, table, embeddings, builtin, samples, seed or 0)
+        dataset = found.data
+        made = Workspace.create(
+            workspace, dataset, recipe, model=adopted, source=source, reason=reason, author=author
+        )
     if as_json:
         shape = made.version().summary["shape"]
-        print_json({"workspace": str(workspace), "version": made.head, **shape, "fingerprint": dataset.fingerprint})
+        print_json(
+            {
+                "workspace": str(workspace),
+                "version": made.head,
+                **shape,
+                "fingerprint": dataset.fingerprint,
+                **reading.told(found),
+            }
+        )
         return
+    reading.show_reading(found)
     say(f"made {workspace} with {dataset!r}")
     if adopted is None:
         say(f"next: ecbm train {workspace}")
@@ -160,31 +220,64 @@ def init(
 
 def _read(
     data: Path | None,
-    features: Path | None,
-    images: Path | None,
-    image_size: int | None,
+    table: dict[str, Any],
+    embeddings: tuple[Path | None, Path | None, Path | None],
     builtin: str | None,
     samples: int,
     seed: int,
-) -> tuple[Dataset, str]:
+) -> tuple[Reading, str]:
+    """The dataset that the options describe, what was understood, and where it came from."""
     from ecbm.read.birds import birds
     from ecbm.read.breast_cancer import breast_cancer
-    from ecbm.read.tables import read_dataset
+    from ecbm.read.reading import Reading, read_and_tell
 
+    features, images = table["features"], table["images"]
+    if any(embeddings):
+        return _label_free(data, table, embeddings, builtin)
     if (data is None) == (builtin is None):
         raise InputError("give --data PATH, or --builtin birds (or breast_cancer)")
     if data is not None:
-        size = (image_size, image_size) if image_size else None
-        found = read_dataset(data, features=features, images=images, image_size=size)
-        paths = [str(path.resolve()) for path in (data, features, images) if path is not None]
-        return found, ", ".join(paths)
+        found = read_and_tell(data, reading.asked_on_command_line(**table))
+        given = reading.feature_source(features)
+        paths = [data, *([given] if isinstance(given, Path) else []), *([images] if images is not None else [])]
+        return found, ", ".join(str(path.resolve()) for path in paths)
     if features is not None or images is not None:
         raise InputError("--features and --images belong to --data, not to --builtin")
     if builtin == "birds":
-        return birds(n=samples, seed=seed, size=image_size or 48), ""
+        return Reading(birds(n=samples, seed=seed, size=table["image_size"] or 48)), ""
     if builtin == "breast_cancer":
-        return breast_cancer(seed), ""
+        return Reading(breast_cancer(seed)), ""
     raise unknown_name("built-in dataset", builtin, _BUILT_IN)
+
+
+def _label_free(
+    data: Path | None,
+    table: dict[str, Any],
+    embeddings: tuple[Path | None, Path | None, Path | None],
+    builtin: str | None,
+) -> tuple[Reading, str]:
+    from ecbm.read.label_free import concept_names_in, label_free_and_tell
+    from ecbm.read.reading import Reading, read_labels
+
+    images, texts, names = embeddings
+    if images is None or texts is None or names is None:
+        raise InputError("concepts without labels need --image-embeddings, --concept-embeddings and --concepts")
+    if builtin is not None or table["features"] is not None or table["images"] is not None:
+        raise InputError(
+            "--image-embeddings are the inputs; leave out --builtin, --features and --images, and give the "
+            "classes by --data TABLE"
+        )
+    concepts = concept_names_in(names)
+    paths = ", ".join(str(path.resolve()) for path in (*([data] if data is not None else []), *embeddings) if path)
+    if data is None:
+        found = label_free_and_tell(images, texts, concepts)
+        told = "no classes: every sample is 'unlabelled'; give a table with them by --data"
+        return Reading(found.data, (), (*found.remarks, told)), paths
+    rows = read_labels(data, reading.asked_on_command_line(**table), concepts)
+    found = label_free_and_tell(
+        images, texts, concepts, rows.labels, ids=rows.ids, splits=rows.splits, known=rows.known
+    )
+    return Reading(found.data, rows.columns, (*rows.remarks, *found.remarks)), paths
 
 
 def train(
@@ -201,6 +294,7 @@ def train(
     learning_rate: RateOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
+    label_l1: LabelL1Option = None,
     seed: SeedOption = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
@@ -219,6 +313,7 @@ def train(
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
+        "label_l1": label_l1,
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
         "preprocessing": None if input_size is None else {"size": input_size},
     }  # fmt: skip
@@ -227,19 +322,24 @@ def train(
         opened.check_trusted(opened.recipe)
     recipe = opened.recipe.replace(**_given(given))
     try:
-        version = opened.train(recipe, reason=reason, author=author, expect=expect)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said below, in one line each
+            version = opened.train(recipe, reason=reason, author=author, expect=expect)
     except TrainingInterrupted as stop:
         raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
     data, model = opened.data(version), opened.model(version)
     split = next((name for name in ("val", "test", "train") if name in data.split_sizes), "train")
     metrics = {name: value for name, value in evaluate(model, data.split(split)).items() if name != "per_concept"}
+    noticed = model.provenance.training.get("warnings", [])
     if as_json:
-        print_json({"version": version, "recipe": model.recipe.to_dict(), "split": split, "metrics": metrics})
+        result = {"version": version, "recipe": model.recipe.to_dict(), "split": split, "metrics": metrics}
+        print_json(result | ({"warnings": noticed} if noticed else {}))
         return
     say(
         f"version {version}: {opened.version(version).summary['words']}",
         f"on {split}: class accuracy {metrics['class_accuracy']:.3f}, "
         f"concept accuracy {metrics['concept_accuracy']:.3f}",
+        *(f"warning: {text}" for text in noticed),
     )
 
 

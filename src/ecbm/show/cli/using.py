@@ -38,8 +38,25 @@ def evaluate(
         return
     rows = [[name.replace("_", " "), figure(value)] for name, value in metrics.items() if isinstance(value, float)]
     print_table(["metric", "value"], rows, title=f"Version {chosen.version} on {split}")
+    if "concepts_per_class" in metrics:
+        read = [[name, str(count)] for name, count in metrics["concepts_per_class"].items()]
+        print_table(["class", "concepts it reads"], read)
     rows = [
         [name, figure(row["accuracy"]), figure(row["f1"]), figure(row["auc"]), str(row["count"])]
         for name, row in metrics["per_concept"].items()
+        if "rmse" not in row
     ]
-    print_table(["concept", "accuracy", "F1", "AUC", "labels"], rows, drop=("labels", "AUC", "F1"))
+    if rows:
+        print_table(["concept", "accuracy", "F1", "AUC", "labels"], rows, drop=("labels", "AUC", "F1"))
+    graded = [
+        [name, figure(row["grade_error"])] for name, row in metrics["per_concept"].items() if "grade_error" in row
+    ]
+    if graded:
+        print_table(["graded concept", "mean error in grades"], graded)
+    measured = [
+        [name, figure(row["r2"]), f"{row['rmse']:.4g} {row['unit']}".strip(), str(row["count"])]
+        for name, row in metrics["per_concept"].items()
+        if "rmse" in row
+    ]
+    if measured:
+        print_table(["measured concept", "R²", "error (RMSE)", "labels"], measured, drop=("labels",))

@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from ecbm.read.concept_types import ConceptLayout
 from ecbm.train.heads.newton import ConvexSolution, Product, minimise, solution_of
 from ecbm.train.heads.objectives import ConceptObjective, weighted_product
 from ecbm.train.heads.precondition import FeatureBasis
@@ -29,7 +30,8 @@ _LEADING_COST, _PRODUCTS_PER_DIGIT_WITH_LEADING, _MOST_BUILT, _BUILT_IF_FELT = 0
 class _ConceptProblem(ConceptObjective):
     """k independent problems for :func:`~ecbm.train.heads.newton.minimise`."""
 
-    together = False
+    together: bool | Tensor = False
+    alike = False
 
     def __init__(
         self,
@@ -39,8 +41,9 @@ class _ConceptProblem(ConceptObjective):
         l2: float,
         basis: FeatureBasis,
         leading: Tensor | None,
+        layout: ConceptLayout | None = None,
     ) -> None:
-        super().__init__(design, targets, weights, l2)
+        super().__init__(design, targets, weights, l2, layout)
         self.basis, self.leading = basis, leading
         self.rebuild = self.extra_work = 0
 
@@ -50,7 +53,11 @@ class _ConceptProblem(ConceptObjective):
         A start that is worse than zero lies where every sigmoid is saturated, and Newton crawls there.
         """
         logits = self.design @ start.T
-        better = self.values(start, logits) < math.log(2) * self.shares.sum(0)
+        if self.layout is None:
+            zero = math.log(2) * self.shares.sum(0)
+        else:
+            zero = self.values(torch.zeros_like(start), torch.zeros_like(logits))
+        better = self.values(start, logits) < zero
         return torch.where(better[:, None], start, 0.0), torch.where(better, logits, 0.0)
 
     def solved(self, products_per_digit: float, digits_left: float) -> None:
@@ -104,6 +111,7 @@ def solve_concept_head(
     start: Tensor | None = None,
     basis: FeatureBasis | None = None,
     leading: Tensor | None = None,
+    layout: ConceptLayout | None = None,
 ) -> ConvexSolution:
     """Minimise J_C over the concept head: k logistic regressions, batched.
 
@@ -125,8 +133,11 @@ def solve_concept_head(
         A kept :class:`FeatureBasis` for this design; any orthonormal basis is right, a fitting one is fast.
     leading
         Kept :meth:`FeatureBasis.leading_inverses`, one a concept, for a start that is close.
+    layout
+        Types of the concepts, if some are continuous. Others have rows that belong together
+        (:mod:`ecbm.train.heads.mixed`).
     """
-    problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading)
+    problem = _ConceptProblem(design, targets, weights, l2, basis or FeatureBasis.of(design), leading, layout)
     problem.extra_work = problem.basis.work if basis is None else 0
     first, logits = design.new_zeros(targets.shape[1], design.shape[1]), None
     if start is not None:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ecbm.train.heads.activations import activate, activation_gradient, tie
 from ecbm.train.heads.objectives import concept_objective, label_objective, label_residual, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.recipe import Recipe
@@ -41,15 +42,16 @@ def joint_objective(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """J_Y + c·J_C over both heads, and its gradients."""
     alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
-    values, concept_gradient = concept_objective(design, terms.targets, terms.weights, concept, alpha)
+    layout = terms.layout
+    values, concept_gradient = concept_objective(design, terms.targets, terms.weights, concept, alpha, layout)
     logits = design @ concept.T
-    bottleneck = logits if recipe.bottleneck == "logits" else torch.sigmoid(logits)
+    bottleneck = logits if recipe.bottleneck == "logits" else activate(logits, layout)
     read = with_ones(bottleneck)
     value, label_gradient = label_objective(read, labels, None, label, beta)
     back = label_residual(read @ label.T, labels) @ label[:, :-1] / len(labels)
     if recipe.bottleneck == "probabilities":
-        back = back * bottleneck * (1 - bottleneck)
-    gradient = recipe.joint_weight * concept_gradient + back.T @ design
+        back = activation_gradient(bottleneck, back, layout)
+    gradient = tie(recipe.joint_weight * concept_gradient + back.T @ design, layout)
     return value + recipe.joint_weight * values.sum(), gradient, label_gradient
 
 
@@ -66,6 +68,7 @@ def solve_joint_heads(
 
     classes = int(labels.max()) + 1 if label is None else len(label)
     label = torch.zeros(classes, len(concept) + 1, dtype=torch.float64) if label is None else label
+    concept = tie(concept, terms.layout)
     basis = FeatureBasis.of(design)
     mean = basis.squares.mean(0).double()
     vectors = basis.vectors.double()
@@ -75,7 +78,8 @@ def solve_joint_heads(
     def heads(flat: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
         values = torch.from_numpy(flat)
         moved = (values[:size].view_as(concept) * scale) @ vectors.T
-        return concept + moved, label + values[size:].view_as(label)
+        # Rows that share their slope do so but for rounding; the projection makes it exact.
+        return tie(concept + moved, terms.layout), label + values[size:].view_as(label)
 
     def value_and_gradient(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, first, second = joint_objective(design, terms, labels, recipe, *heads(flat))

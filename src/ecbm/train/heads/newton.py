@@ -41,10 +41,12 @@ Product = Callable[[Tensor, Tensor], Tensor]
 class Problem(Protocol):
     """A convex objective (1/n) Σ_i loss(X Wᵀ) + (l2/2)|W|² over the rows of W.
 
-    Rows that belong ``together`` are those of a softmax: moving all of them alike changes no loss.
+    Rows that belong ``together`` are one problem: all of them, none, or those with the same number in a tensor.
+    Those of a softmax are also ``alike``: moving all of them by the same changes no loss.
     """
 
-    together: bool
+    together: bool | Tensor
+    alike: bool
     l2: float
     extra_work: int
     """What was built on the way to precondition, in the same unit as :attr:`NewtonResult.work`."""
@@ -63,6 +65,10 @@ class Problem(Protocol):
 
     def slopes(self, logits: Tensor, change: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """First and second derivative of the loss along a change of logits, one a row."""
+        ...
+
+    def levelled(self, move: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
+        """Where only some rows belong together, the step with what is known of it without solving."""
         ...
 
 
@@ -115,11 +121,19 @@ def solution_of(what: str, result: NewtonResult, objective: float, accept: float
     )
 
 
-def _reduce(per_row: Tensor, together: bool) -> Tensor:
+def _reduce(per_row: Tensor, together: bool | Tensor) -> Tensor:
+    """Sums over the rows that belong together, one for every row."""
+    if isinstance(together, Tensor):
+        sums = per_row.new_zeros(int(together.max()) + 1 if len(together) else 0)
+        return sums.index_add_(0, together, per_row)[together]
     return per_row.sum().expand(len(per_row)) if together else per_row
 
 
-def _row_norms(gradient: Tensor, together: bool) -> Tensor:
+def _of(together: bool | Tensor, rows: Tensor) -> bool | Tensor:
+    return together[rows] if isinstance(together, Tensor) else together
+
+
+def _row_norms(gradient: Tensor, together: bool | Tensor) -> Tensor:
     return _reduce(gradient.square().sum(1), together).sqrt()
 
 
@@ -136,12 +150,14 @@ class Solved:
 
 
 def conjugate_gradients(
-    multiply: Product, precondition: Product, target: Tensor, tolerance: Tensor, together: bool
+    multiply: Product, precondition: Product, target: Tensor, tolerance: Tensor, together: bool | Tensor
 ) -> Solved:
     """Solve H S = target to relative residual ``tolerance``; rows that have reached it leave the batch."""
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
-        return _reduce((a * b).sum(1), together)
+        return _reduce((a * b).sum(1), own)
+
+    own = together
 
     solution = torch.zeros_like(target)
     active = torch.arange(len(target))
@@ -170,6 +186,7 @@ def conjugate_gradients(
         # What belongs to a row is large: it is copied when enough rows have left, not for each of them.
         if left < _WORTH_LEAVING * len(active):
             active, residual, direction, rho = active[going], residual[going], direction[going], rho[going]
+            own = _of(own, going)
             going = going[going]
         preconditioned = precondition(residual, active)
         following = dot(residual, preconditioned)
@@ -187,12 +204,14 @@ def _step_lengths(
     is accepted.
     """
 
+    together = _of(problem.together, rows)
+
     def slopes(length: Tensor) -> tuple[Tensor, Tensor]:
         first, second = problem.slopes(logits + length * change, change, rows)
         at = parameters + length[:, None] * move
         first = first + problem.l2 * (at * move).sum(1)
         second = second + problem.l2 * move.square().sum(1)
-        return _reduce(first, problem.together), _reduce(second, problem.together)
+        return _reduce(first, together), _reduce(second, together)
 
     length = torch.zeros(len(rows), dtype=torch.float64)
     start, _ = slopes(length)
@@ -226,7 +245,8 @@ def minimise(
     parameters = start.double().clone()
     every = torch.arange(len(parameters))
     # Independent rows may each use an equal share of the squared tolerance.
-    share = tolerance if problem.together else 0.5 * tolerance / math.sqrt(max(len(parameters), 1))
+    one = problem.together is True
+    share = tolerance if one else 0.5 * tolerance / math.sqrt(max(len(parameters), 1))
     logits = design @ parameters.T if logits is None else logits
     gradient = problem.gradient(logits, parameters, every)
     steps = products = 0
@@ -244,9 +264,10 @@ def minimise(
         # Inexact Newton: the system is solved the better the closer the optimum (superlinear), but never better
         # than the tolerance asks for. Unit right-hand sides keep float32 within its range.
         wanted = torch.where(norms < 1e-3, norms, norms.sqrt()).clamp(1e-5, 0.1)
-        forcing = torch.maximum(wanted, (0.5 if problem.together else 0.2) * share / norms).clamp_max(0.5).to(dtype)
+        forcing = torch.maximum(wanted, (0.5 if one else 0.2) * share / norms).clamp_max(0.5).to(dtype)
         scaled = (gradient[rows] / norms[:, None]).to(dtype)
-        found = conjugate_gradients(multiply, precondition, scaled, forcing, problem.together)
+        together = _of(problem.together, rows)
+        found = conjugate_gradients(multiply, precondition, scaled, forcing, together)
         products, work = products + found.products, work + found.work
         digits = math.log10(max(float(norms.max()) / share, 1.0))
         problem.solved(found.products / -math.log10(float(forcing.min())), digits)
@@ -254,17 +275,19 @@ def minimise(
             dtype = torch.float64
             continue
         move = -found.solution.double() * norms[:, None]
-        if problem.together:
+        if problem.alike:
             # What the rows share is felt by the L2 alone, so its step is known exactly.
             shared = gradient.mean(0).div_(problem.l2)
             move -= move.mean(0).add_(shared)
+        elif isinstance(problem.together, Tensor):
+            move = problem.levelled(move, gradient[rows], rows)
         taken = None
         if float(norms.max()) < _UNIT_STEP_BELOW:
             # Here Newton's own length is mostly right; and logits are recomputed, not updated, or rounding adds up.
             trial = parameters[rows] + move
             trial_logits = design @ trial.T
             taken = trial, trial_logits, problem.gradient(trial_logits, trial, rows)
-            if bool((_row_norms(taken[2], problem.together) > norms).any()) and float(norms.max()) > _ROUNDING:
+            if bool((_row_norms(taken[2], together) > norms).any()) and float(norms.max()) > _ROUNDING:
                 taken = None
         if taken is None:
             change = design @ move.T

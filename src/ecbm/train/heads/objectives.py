@@ -3,8 +3,10 @@
     J_C(W) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|W|²        z = X Wᵀ, X with a column of ones
     J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²
 
-(docs/method.md, "The objectives"). Given the features X and the bottleneck values b both are strictly convex.
-Solvers, influence steps, bounds and the certificate take their pieces from this file.
+(docs/method.md, "The objectives"). Where concepts are not all binary, their types decide what stands in place
+of the sigmoid and of BCE (:mod:`ecbm.train.heads.activations`). Given the features X and the bottleneck values
+b both are strictly convex. Solvers, influence steps, bounds and the certificate take their pieces from this
+file.
 """
 
 from __future__ import annotations
@@ -15,6 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ecbm.read.concept_types import ConceptLayout
+from ecbm.train.heads.activations import activate, activation_curvature, pick, tie
+
 __all__ = [
     "ConceptObjective",
     "LabelObjective",
@@ -24,6 +29,7 @@ __all__ = [
     "concept_residual",
     "label_objective",
     "label_residual",
+    "least_subgradient",
     "rows_of",
     "weighted_product",
     "with_ones",
@@ -50,21 +56,38 @@ def rows_of(layer: nn.Linear) -> Tensor:
 # -- terms of J_C, one by one: samples and concepts may lie along either axis --------------------------------
 
 
-def concept_losses(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """w BCE(z, t) of every term."""
-    return weights * (functional.softplus(logits) - targets * logits)
+def concept_losses(
+    logits: Tensor, targets: Tensor, weights: Tensor, layout: ConceptLayout | None = None, dim: int = 1
+) -> Tensor:
+    """w BCE(z, t) of every term; a categorical concept's cross-entropy lies on the columns its targets name."""
+    if layout is None or layout.plain:
+        return weights * (functional.softplus(logits) - targets * logits)
+    z, t = (pick(values, layout.bernoulli, dim) for values in (logits, targets))
+    parts = [functional.softplus(z) - t * z]
+    for columns in layout.softmax:
+        z, t = (pick(values, columns, dim) for values in (logits, targets))
+        parts.append(t * (z.logsumexp(dim, keepdim=True) - z))
+    z, t = (pick(values, layout.squared, dim) for values in (logits, targets))
+    return weights * pick(torch.cat([*parts, 0.5 * (z - t).square()], dim), layout.places, dim)
 
 
-def concept_residual(logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
-    """w (σ(z) − t): the derivative of every term by its logit."""
-    residual = torch.sigmoid(logits).sub_(targets)
+def concept_residual(
+    logits: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    layout: ConceptLayout | None = None,
+    dim: int = 1,
+) -> Tensor:
+    """w (a(z) − t): the derivative of every term by its logit; a is the sigmoid of a binary concept."""
+    residual = activate(logits, layout, dim).sub_(targets)
     return residual if weights is None else residual.mul_(weights)
 
 
-def concept_curvature(logits: Tensor, weights: Tensor | None = None) -> Tensor:
-    """w σ(z)(1 − σ(z)): the second derivative of every term by its logit."""
-    p = torch.sigmoid(logits)
-    curvature = p * (1 - p)
+def concept_curvature(
+    logits: Tensor, weights: Tensor | None = None, layout: ConceptLayout | None = None, dim: int = 1
+) -> Tensor:
+    """w a(1 − a): the second derivative of every term by its own logit."""
+    curvature = activation_curvature(activate(logits, layout, dim), layout, dim)
     return curvature if weights is None else curvature.mul_(weights)
 
 
@@ -77,7 +100,7 @@ def weighted_product(design: Tensor, weights: Tensor, vectors: Tensor) -> Tensor
 
 
 class ConceptObjective:
-    """J_C of k independent heads over one design; logits are (n, k).
+    """J_C of k heads over one design; logits are (n, k). Heads of binary and continuous concepts are independent.
 
     Parameters
     ----------
@@ -87,10 +110,19 @@ class ConceptObjective:
         (n, k); a weight of 0 drops the term, whatever the target holds.
     l2
         α, on weights and bias alike.
+    layout
+        Types of the concepts; ``None``: all binary.
     """
 
-    def __init__(self, design: Tensor, targets: Tensor, weights: Tensor, l2: float) -> None:
-        self.design, self.l2 = design, l2
+    def __init__(
+        self,
+        design: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        l2: float,
+        layout: ConceptLayout | None = None,
+    ) -> None:
+        self.design, self.l2, self.layout = design, l2, layout
         self.shares = weights.double() / len(design)
         self.targets = torch.where(weights == 0, 0.0, targets.double())
 
@@ -99,23 +131,33 @@ class ConceptObjective:
             return self.targets, self.shares
         return self.targets[:, rows], self.shares[:, rows]
 
+    def _layout(self, rows: Tensor | None) -> ConceptLayout | None:
+        if self.layout is None or rows is None or len(rows) == self.shares.shape[1]:
+            return self.layout
+        return self.layout.select(rows)
+
     def values(self, parameters: Tensor, logits: Tensor) -> Tensor:
         """J_C of every concept (k,)."""
-        losses = concept_losses(logits, self.targets, self.shares)
+        losses = concept_losses(logits, self.targets, self.shares, self.layout)
         return losses.sum(0) + 0.5 * self.l2 * parameters.square().sum(1)
 
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor | None = None) -> Tensor:
         """∇J_C (k, d), of the concepts ``rows`` that logits and parameters are those of."""
-        residual = concept_residual(logits, *self._of(rows))
-        return (residual.T @ self.design).add_(parameters, alpha=self.l2)
+        residual = concept_residual(logits, *self._of(rows), self._layout(rows))
+        gradient = (residual.T @ self.design).add_(parameters, alpha=self.l2)
+        return tie(gradient, self._layout(rows))
 
     def curvature(self, logits: Tensor, rows: Tensor | None = None) -> Tensor:
         """(n, k): the Hessian of concept j is Xᵀ diag(c_j) X + α."""
-        return concept_curvature(logits, self._of(rows)[1])
+        return concept_curvature(logits, self._of(rows)[1], self._layout(rows))
+
+    def levelled(self, move: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
+        """A Newton step as it is: independent rows share nothing."""
+        return move
 
     def slopes(self, logits: Tensor, change: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """First and second derivative of every concept's loss along a change of its logits."""
-        first = (change * concept_residual(logits, *self._of(rows))).sum(0)
+        first = (change * concept_residual(logits, *self._of(rows), self._layout(rows))).sum(0)
         return first, (change.square() * self.curvature(logits, rows)).sum(0)
 
 
@@ -129,6 +171,17 @@ def label_residual(logits: Tensor, labels: Tensor) -> Tensor:
     return residual
 
 
+def least_subgradient(gradient: Tensor, parameters: Tensor, l1: float) -> Tensor:
+    """The subgradient of least norm of a smooth objective with λ|W|₁, from its gradient; the last column is free.
+
+    Its norm is the distance of 0 to the subdifferential.
+    """
+    at_zero = gradient.sign() * (gradient.abs() - l1).clamp_min(0.0)
+    least = torch.where(parameters != 0, gradient + l1 * parameters.sign(), at_zero)
+    least[:, -1] = gradient[:, -1]
+    return least
+
+
 class LabelObjective:
     """J_Y of one multinomial head; logits are (n, classes).
 
@@ -140,10 +193,12 @@ class LabelObjective:
         (n,) classes, and weights (``None``: ones).
     l2
         β.
+    l1
+        λ of an L1 term over the weights, biases left out. Gradients are then the subgradient of least norm.
     """
 
-    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, l2: float) -> None:
-        self.design, self.labels, self.l2 = design, labels, l2
+    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, l2: float, l1: float = 0.0) -> None:
+        self.design, self.labels, self.l2, self.l1 = design, labels, l2, l1
         ones = torch.ones(len(design), dtype=torch.float64) if weights is None else weights.double()
         self.shares = ones[:, None] / len(design)
         self._equal = float(self.shares[0, 0]) if bool((ones == ones[0]).all()) else None
@@ -151,7 +206,8 @@ class LabelObjective:
     def value(self, parameters: Tensor, logits: Tensor) -> Tensor:
         """J_Y, a number."""
         losses = functional.cross_entropy(logits, self.labels, reduction="none")
-        return (self.shares[:, 0] * losses).sum() + 0.5 * self.l2 * parameters.square().sum()
+        value = (self.shares[:, 0] * losses).sum() + 0.5 * self.l2 * parameters.square().sum()
+        return value + self.l1 * parameters[:, :-1].abs().sum() if self.l1 else value
 
     def gradient(self, logits: Tensor, parameters: Tensor) -> Tensor:
         """∇J_Y (classes, d)."""
@@ -159,6 +215,10 @@ class LabelObjective:
 
     def gradient_from(self, residual: Tensor, parameters: Tensor) -> Tensor:
         """∇J_Y from :func:`label_residual` of the logits."""
+        smooth = self._smooth_gradient(residual, parameters)
+        return least_subgradient(smooth, parameters, self.l1) if self.l1 else smooth
+
+    def _smooth_gradient(self, residual: Tensor, parameters: Tensor) -> Tensor:
         if self._equal is None:
             return (residual * self.shares).T @ self.design + self.l2 * parameters
         return (residual.T @ self.design).mul_(self._equal).add_(parameters, alpha=self.l2)
@@ -166,6 +226,10 @@ class LabelObjective:
     def curvature(self, probabilities: Tensor) -> Tensor:
         """(n, classes): the Hessian's diagonal block of class c is Bᵀ diag(c_c) B + β."""
         return self.shares.to(probabilities.dtype) * probabilities * (1 - probabilities)
+
+    def levelled(self, move: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
+        """A Newton step as it is: all rows belong together."""
+        return move
 
     def slopes(self, logits: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
         """First and second derivative of the loss along a change of logits, as sums over classes."""
@@ -192,10 +256,15 @@ class LabelObjective:
 
 
 def concept_objective(
-    design: Tensor, targets: Tensor, weights: Tensor, parameters: Tensor, l2: float
+    design: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    parameters: Tensor,
+    l2: float,
+    layout: ConceptLayout | None = None,
 ) -> tuple[Tensor, Tensor]:
     """J_C of every concept (k,) and its gradient (k, d)."""
-    objective, logits = ConceptObjective(design, targets, weights, l2), design @ parameters.T
+    objective, logits = ConceptObjective(design, targets, weights, l2, layout), design @ parameters.T
     return objective.values(parameters, logits), objective.gradient(logits, parameters)
 
 

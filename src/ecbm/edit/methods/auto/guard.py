@@ -14,7 +14,7 @@ from ecbm.edit.heads import SolvedConcepts
 from ecbm.train.heads.objectives import concept_losses, rows_of
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["Rung", "judge"]
+__all__ = ["Rung", "judge", "wrong_predictions"]
 
 # Labels that two models disagree on fall to either as a coin does, if neither is better: two deviations of that.
 _DEVIATIONS = 2.0
@@ -68,11 +68,24 @@ def judge(
 ) -> Rung:
     """A solved model with its figures; ``validation`` are features of the edited validation samples, if any."""
     model, terms = solved.model, alignment.terms_after
-    data_term = float(concept_losses(solved.logits, terms.targets, terms.weights).sum()) / len(solved.logits)
+    losses = concept_losses(solved.logits, terms.targets, terms.weights, terms.layout)
+    data_term = float(losses.sum()) / len(solved.logits)
     head = 0.5 * model.recipe.concept_regularisation * float(rows_of(model.concept_head).square().sum())
     wrong = torch.zeros(0, dtype=torch.bool)
     if validation is not None:
         truth = alignment.edited.split("val").concepts
         logits = model.concept_logits_from(validation[:, :-1]).detach()
-        wrong = ((logits > 0) != (truth >= 0.5))[~truth.isnan()]
+        wrong = wrong_predictions(model, logits, truth)[~truth.isnan()]
     return Rung(name, model, design, solved.logits, data_term + head, wrong, settings, work)
+
+
+def wrong_predictions(model: ConceptBottleneck, logits: Tensor, truth: Tensor) -> Tensor:
+    """(n, k) whether each label is predicted wrongly; a continuous one by more than half of its scale."""
+    wrong = (logits > 0) != (truth >= 0.5)
+    for columns in model.layout.softmax:
+        best = logits[:, columns].argmax(1, keepdim=True)
+        wrong[:, columns] = (torch.arange(len(columns)) == best) != (truth[:, columns] >= 0.5)
+    squared = model.layout.squared
+    if len(squared):
+        wrong[:, squared] = (logits - model.concept_values(truth))[:, squared].abs() > 0.5
+    return wrong

@@ -20,7 +20,9 @@ from ecbm.edit.maps import FreshMaps, Maps
 from ecbm.edit.methods.auto.axes import AxesAdam
 from ecbm.edit.methods.auto.tail import ConceptTail, batches, to_training
 from ecbm.edit.state import EditorState
+from ecbm.read.concept_types import ConceptLayout
 from ecbm.train.cuts import Cut, cuts_of
+from ecbm.train.heads.activations import activate
 from ecbm.train.heads.objectives import rows_of
 from ecbm.train.model import ConceptBottleneck
 
@@ -40,10 +42,17 @@ def pull(alignment: Alignment, state: EditorState, solved: ConceptBottleneck) ->
     backbone that never heard of it can do no better.
     """
     features, concepts = state.validation, alignment.concepts
-    after = torch.sigmoid(features @ rows_of(solved.concept_head).T)
-    known = torch.sigmoid(features @ rows_of(state.model.concept_head).T)
+    after = activate(features @ rows_of(solved.concept_head).T, solved.layout)
+    known = activate(features @ rows_of(state.model.concept_head).T, state.model.layout)
     before = alignment.terms_after.targets.double().mean(0).expand_as(after).clone()
     before[:, concepts.new] = known[:, concepts.old]
+    for column in solved.layout.squared.tolist():
+        # Measured concepts in the scale of the edited data, which may be another one.
+        old = int(concepts.origin[column])
+        if old >= 0:
+            model, low, high = state.model, solved.low[column], solved.high[column]
+            value = (known[:, old] - model.low[old]) / (model.high[old] - model.low[old])
+            before[:, column] = low + (high - low) * value
     return _rms(after - before)
 
 
@@ -62,7 +71,7 @@ def _wandering(state: EditorState) -> float:
     maps, watched = (_maps(state, cut, one) for one in ("train", split))
     network = ConceptTail(cut.tail, part.concept_head)
     rows = torch.arange(len(watched))
-    before = _probabilities(network, watched, rows)
+    before = _probabilities(network, watched, rows, model.layout)
     optimiser = AxesAdam([p for p in network.parameters() if p.requires_grad], recipe.concept_regularisation, {})
     to_training(network)
     done = epoch = 0
@@ -75,7 +84,7 @@ def _wandering(state: EditorState) -> float:
                 optimiser.step(gradients, _RATE * recipe.peak_learning_rate)
                 done += 1
             epoch += 1
-    return _rms(_probabilities(network, watched, rows) - before)
+    return _rms(_probabilities(network, watched, rows, model.layout) - before)
 
 
 def _maps(state: EditorState, cut: Cut, split: str) -> Maps:
@@ -84,10 +93,10 @@ def _maps(state: EditorState, cut: Cut, split: str) -> Maps:
     return FreshMaps(cut.front, state.data.split(split).inputs)
 
 
-def _probabilities(network: nn.Module, maps: Maps, rows: Tensor) -> Tensor:
+def _probabilities(network: nn.Module, maps: Maps, rows: Tensor, layout: ConceptLayout) -> Tensor:
     network.eval()
     with torch.no_grad():
-        return torch.cat([torch.sigmoid(network(maps.take(some)).double()) for some in rows.split(256)])
+        return torch.cat([activate(network(maps.take(some)).double(), layout) for some in rows.split(256)])
 
 
 def _rms(values: Tensor) -> float:
