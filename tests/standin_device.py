@@ -38,6 +38,11 @@ class OnDevice(torch.Tensor):
         pass
 
 
+def forget() -> None:
+    """Free what lies behind all tensors, when none is left that anybody will use: nothing tells when one goes."""
+    _BEHIND.clear()
+
+
 def _behind(tensor: torch.Tensor) -> torch.Tensor:
     return _BEHIND[tensor.untyped_storage()._cdata]
 

@@ -13,6 +13,9 @@ import ecbm
 from ecbm.devices import device_of, placed
 from kit import pictures, python
 
+# One process of tests: the worker that all of them read is started once.
+pytestmark = pytest.mark.xdist_group("devices")
+
 TESTS = Path(__file__).parent
 PARTS = {
     # How far predictions may be from those of the CPU. Products are summed in another order there; training and
