@@ -18,6 +18,8 @@ from ecbm.errors import EcbmError
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
 from ecbm.train.checkpoint import Checkpoint
+from ecbm.train.sampling import batches, epoch_seed, parts
+from ecbm.train.synchronised import synchronised
 
 __all__ = ["LoopResult", "fit"]
 
@@ -25,6 +27,8 @@ _KEEP_IN_MEMORY_BYTES = 2 * 2**30
 
 BatchLoss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """(module, inputs, rows) → sum of the losses of these samples."""
+Augment = Callable[[Tensor, int, Tensor], Tensor]
+"""(inputs, epoch, places in the epoch's order) → the inputs as this epoch sees them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,22 +48,9 @@ def _learning_rate(peak: float, progress_share: float) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * (progress_share - warm) / (1 - warm)))
 
 
-def _epoch_seed(seed: int, epoch: int) -> int:
-    return (seed * 1_000_003 + epoch) % 2**63
-
-
 def _settled(epochs: int) -> int:
     """The epoch from which patience counts: while the learning rate is high, validation losses jump."""
     return round(0.6 * epochs) - 1
-
-
-def _batches(count: int, size: int, seed: int, epoch: int) -> list[Tensor]:
-    """Shuffled batches of one epoch. A short last one joins its neighbour: BatchNorm needs two a process."""
-    generator = torch.Generator().manual_seed(_epoch_seed(seed, epoch))
-    parts = list(torch.randperm(count, generator=generator).split(size))
-    if len(parts) > 1 and len(parts[-1]) < 2 * parallel.world_size():
-        parts[-2:] = [torch.cat(parts[-2:])]
-    return parts
 
 
 def _average_statistics(module: nn.Module) -> None:
@@ -96,6 +87,18 @@ def mean_loss(module: nn.Module, inputs: Inputs, loss: BatchLoss, batch_size: in
     return float(total) / max(len(inputs), 1)
 
 
+def _groups(module: nn.Module, l2: dict[str, float], rates: dict[str, float]) -> list[dict[str, Any]]:
+    """Parameters that have L2 and share of the learning rate in common; the longest prefix of a name decides."""
+    alike: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            decay, share = (
+                choices[max((key for key in choices if name.startswith(key)), key=len)] for choices in (l2, rates)
+            )
+            alike.setdefault((decay, share), []).append(parameter)
+    return [{"params": p, "weight_decay": decay, "share": share} for (decay, share), p in alike.items()]
+
+
 class _Held:
     """Inputs converted once to float32, if they fit; otherwise the inputs as they are."""
 
@@ -120,6 +123,11 @@ def fit(
     learning_rate: float,
     patience: int | None,
     seed: int,
+    labels: Tensor | None = None,
+    accumulate: int = 1,
+    augment: Augment | None = None,
+    rates: dict[str, float] | None = None,
+    synchronise: bool = False,
     title: str = "Training",
     checkpoint: Path | None = None,
     identity: dict[str, Any] | None = None,
@@ -130,16 +138,14 @@ def fit(
     samples depends on ``seed`` and the epoch alone, so a run that is interrupted and resumed from its
     ``checkpoint`` takes the same steps as one that is not. Under several processes each takes its part of
     every batch and gradients are summed, so the batches are the same too.
+
+    ``labels`` are the classes that should come up equally often. One step takes ``accumulate`` batches. ``rates``
+    are shares of the learning rate by the beginnings of parameters' names, as ``l2`` may be. ``synchronise`` is
+    for BatchNorm under several processes.
     """
     started = time.monotonic()
     parameters = [p for p in module.parameters() if p.requires_grad]
-    decay = l2 if isinstance(l2, dict) else {"": l2}
-    by_decay: dict[float, list[nn.Parameter]] = {}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            prefix = max((key for key in decay if name.startswith(key)), key=len)
-            by_decay.setdefault(decay[prefix], []).append(parameter)
-    groups = [{"params": members, "weight_decay": value} for value, members in by_decay.items()]
+    groups = _groups(module, l2 if isinstance(l2, dict) else {"": l2}, {"": 1.0} | (rates or {}))
     optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
     held = _Held(inputs)
     store = Checkpoint(checkpoint, identity or {}) if checkpoint is not None else None
@@ -148,8 +154,13 @@ def fit(
     state = store.load(module, optimiser) if store is not None else None
     if state is not None:
         history, best = state
-    count, total = len(inputs), epochs * len(_batches(len(inputs), batch_size, seed, 0))
-    with progress(title, epochs, len(history)) as bar, torch.random.fork_rng(devices=[]):
+    count, size = len(inputs), batch_size * accumulate
+    total = epochs * len(batches(count, size, seed, 0, labels))
+    with (
+        progress(title, epochs, len(history)) as bar,
+        torch.random.fork_rng(devices=[]),
+        synchronised(module, synchronise),
+    ):
         for epoch in range(len(history), epochs):
             waited = epoch - 1 - max(best[1], _settled(epochs)) if best is not None else 0
             if patience is not None and waited >= patience:
@@ -157,20 +168,25 @@ def fit(
             epoch_started = time.monotonic()
             module.train()
             # Dropout and the like draw from the global generator: seeded anew so that resuming changes nothing.
-            torch.manual_seed(_epoch_seed(seed, epoch) + parallel.rank())
-            batches = _batches(count, batch_size, seed, epoch)
-            summed = torch.zeros(())
-            for position, whole in enumerate(batches):
-                rate = _learning_rate(learning_rate, (epoch * len(batches) + position) / total)
+            torch.manual_seed(epoch_seed(seed, epoch) + parallel.rank())
+            steps = batches(count, size, seed, epoch, labels)
+            summed, place = torch.zeros(()), 0
+            for position, whole in enumerate(steps):
+                rate = _learning_rate(learning_rate, (epoch * len(steps) + position) / total)
                 for group in optimiser.param_groups:
-                    group["lr"] = rate
-                rows = whole[parallel.rank() :: parallel.world_size()]
-                value = loss(module, held.take(rows), rows) / len(whole)
+                    group["lr"] = rate * group["share"]
                 optimiser.zero_grad(set_to_none=True)
-                value.backward()
+                for part in parts(whole, batch_size) if accumulate > 1 else [whole]:
+                    mine = slice(parallel.rank(), None, parallel.world_size())
+                    rows, x = part[mine], held.take(part[mine])
+                    if augment is not None:
+                        x = augment(x, epoch, torch.arange(place, place + len(part))[mine])
+                    value = loss(module, x, rows) / len(whole)
+                    value.backward()
+                    summed += value.detach() * len(whole)
+                    place += len(part)
                 _reduce_gradients(parameters)
                 optimiser.step()
-                summed += value.detach() * len(whole)
             _average_statistics(module)
             parallel.all_reduce_sum(summed)
             record = {"loss": float(summed) / count, "seconds": time.monotonic() - epoch_started}

@@ -5,19 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 from torch import nn
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.train.augment import checked_augmentation
+from ecbm.train.sampling import SAMPLINGS
 
 __all__ = ["BACKBONES", "BOTTLENECKS", "REGIMES", "Recipe"]
 
 BACKBONES = ("auto", "linear", "mlp", "convnet", "resnet18")
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
+# Fields that came later: left out of a recipe's plain form at their default, so that older fingerprints stay valid.
+_LATER = {"augment": None, "sampling": "shuffled", "accumulate": 1, "backbone_rate": 1.0, "sync_batchnorm": False}
 
 
 def _positive(name: str, value: Any) -> float:
@@ -73,6 +77,17 @@ class Recipe:
     patience
         Stop after this many epochs without a better validation objective and keep the best; ``None`` never. Epochs
         count from three fifths of the schedule on, when the learning rate has come down.
+    augment
+        How pictures are varied in the epochs of a deep stage: ``"flip,crop,colour"``, also ``"vertical_flip"``;
+        with strengths ``"crop=0.7"`` or ``{"crop": 0.7}``. ``None``: not at all.
+    sampling
+        ``"shuffled"``: every sample once an epoch. ``"balanced"``: every class as often as every other.
+    accumulate
+        Batches whose gradients make one step: a batch of ``accumulate · batch_size`` in the memory of one.
+    backbone_rate
+        Learning rate of the backbone as a share of ``learning_rate``, such as 0.1 for one with weights of its own.
+    sync_batchnorm
+        Under several processes: BatchNorm over the whole batch instead of each process's share.
     hidden
         Layer widths of ``"mlp"``.
     small_stem
@@ -104,6 +119,11 @@ class Recipe:
     batch_size: int = 64
     learning_rate: float | None = None
     patience: int | None = 5
+    augment: str | Sequence[str] | Mapping[str, float] | None = dataclasses.field(default=None, kw_only=True)
+    sampling: str = dataclasses.field(default="shuffled", kw_only=True)
+    accumulate: int = dataclasses.field(default=1, kw_only=True)
+    backbone_rate: float = dataclasses.field(default=1.0, kw_only=True)
+    sync_batchnorm: bool = dataclasses.field(default=False, kw_only=True)
     hidden: tuple[int, ...] = (256,)
     small_stem: bool = True
     weights: str | os.PathLike[str] | None = None
@@ -120,13 +140,18 @@ class Recipe:
             raise unknown_name("regime", self.regime, REGIMES, "Recipe")
         if self.bottleneck not in BOTTLENECKS:
             raise unknown_name("bottleneck", self.bottleneck, BOTTLENECKS, "Recipe")
+        if self.sampling not in SAMPLINGS:
+            raise unknown_name("sampling", self.sampling, SAMPLINGS, "Recipe")
+        if not isinstance(self.sync_batchnorm, bool):
+            raise InputError(f"Recipe: sync_batchnorm must be True or False, got {self.sync_batchnorm!r}")
+        self._put("augment", checked_augmentation(self.augment))
         # Numbers of other libraries become Python's: a recipe is written as JSON and compared by what it prints.
         self._put("pos_weight", _checked_positive_weight(self.pos_weight))
         for name in ("concept_l2", "label_l2", "learning_rate"):
             self._put(name, None if getattr(self, name) is None else _positive(name, getattr(self, name)))
-        for name in ("joint_weight", "head_tolerance"):
+        for name in ("joint_weight", "head_tolerance", "backbone_rate"):
             self._put(name, _positive(name, getattr(self, name)))
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "accumulate"):
             self._put(name, _whole(name, getattr(self, name)))
         self._put("patience", None if self.patience is None else _whole("patience", self.patience))
         self._put("seed", _whole("seed", self.seed, smallest=0))
@@ -175,7 +200,7 @@ class Recipe:
         if isinstance(self.pos_weight, Mapping):
             fields["pos_weight"] = dict(self.pos_weight)
         fields["hidden"] = list(self.hidden)
-        return fields
+        return {name: value for name, value in fields.items() if name not in _LATER or value != _LATER[name]}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], backbone: nn.Module | None = None) -> Recipe:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import time
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
+from ecbm.train.augment import Augmentation
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
 from ecbm.train.heads.activations import TiedLinear, activate, tie
 from ecbm.train.heads.joint import solve_joint_heads
@@ -113,6 +115,11 @@ def _fit_deep(
         learning_rate=recipe.peak_learning_rate,
         patience=recipe.patience,
         seed=recipe.seed,
+        labels=train_data.labels if recipe.sampling == "balanced" else None,
+        accumulate=recipe.accumulate,
+        augment=Augmentation(recipe.augment, recipe.seed) if isinstance(recipe.augment, Mapping) else None,
+        rates={"backbone.": recipe.backbone_rate},
+        synchronise=recipe.sync_batchnorm,
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
         checkpoint=checkpoint,
         identity=identity,

@@ -54,6 +54,29 @@ RateOption = Annotated[
     float | None,
     typer.Option(help="Peak learning rate; by default 0.01 for convnet, else 0.001.", rich_help_panel="Recipe"),
 ]
+AugmentOption = Annotated[
+    str | None,
+    typer.Option(
+        help="How pictures are varied in training: none (default), or some of flip, vertical_flip, crop and colour "
+        "with commas between them; with a strength: crop=0.7.",
+        rich_help_panel="Recipe",
+    ),
+]
+SamplingOption = Annotated[
+    str | None,
+    typer.Option(
+        help="shuffled (default), or balanced: every class comes up equally often.", rich_help_panel="Recipe"
+    ),
+]
+AccumulateOption = Annotated[
+    int | None, typer.Option(help="Batches that make one step; 1 by default.", rich_help_panel="Recipe")
+]
+BackboneRateOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Learning rate of the backbone as a share of the heads'; 1 by default.", rich_help_panel="Recipe"
+    ),
+]
 ConceptL2Option = Annotated[float | None, typer.Option(help="L2 of the concept stage.", rich_help_panel="Recipe")]
 LabelL2Option = Annotated[float | None, typer.Option(help="L2 of the label stage.", rich_help_panel="Recipe")]
 SeedOption = Annotated[
@@ -123,6 +146,10 @@ def init(
     epochs: EpochsOption = None,
     batch_size: BatchOption = None,
     learning_rate: RateOption = None,
+    backbone_rate: BackboneRateOption = None,
+    accumulate: AccumulateOption = None,
+    augment: AugmentOption = None,
+    sampling: SamplingOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     seed: SeedOption = None,
@@ -142,6 +169,7 @@ def init(
         raise InputError(f"{workspace}: exists already and is not empty; give a new folder")
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
+        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment, "sampling": sampling,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
     }  # fmt: skip
     recipe = Recipe(**_given(given))
@@ -247,6 +275,10 @@ def train(
     epochs: EpochsOption = None,
     batch_size: BatchOption = None,
     learning_rate: RateOption = None,
+    backbone_rate: BackboneRateOption = None,
+    accumulate: AccumulateOption = None,
+    augment: AugmentOption = None,
+    sampling: SamplingOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     seed: SeedOption = None,
@@ -265,6 +297,7 @@ def train(
 
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
+        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment, "sampling": sampling,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
     }  # fmt: skip
     opened = Workspace(workspace)
