@@ -140,6 +140,10 @@ def test_oai_grades_as_one_hot_or_thresholds(oai_archive):
     ordered = oai(root, encoding="atleast", concepts=["xrjsm"])
     assert ordered.groups == {"xrjsm": ("xrjsm::>=1", "xrjsm::>=2", "xrjsm::>=3")}
     assert ordered.concepts[0].tolist() == [1, 1, 0]
+    assert ordered.concept_types["xrjsm::>=1"] == "binary"
+    graded = oai(root, encoding="ordinal", concepts=["xrjsm"])
+    assert graded.concept_types == {"xrjsm": "ordinal"}
+    assert graded[graded.ids[0]].values == {"xrjsm": 2.0}
 
 
 def test_oai_pictures_round_trip_without_being_pictures(oai_archive, tmp_path):

@@ -6,21 +6,20 @@ import pytest
 
 import ecbm
 
-OPTIONS = {"--augment": "flip,crop=0.7", "--sampling": "balanced", "--accumulate": "2", "--backbone-rate": "0.5"}
-FIELDS = {"augment": {"flip": 0.5, "crop": 0.7}, "sampling": "balanced", "accumulate": 2, "backbone_rate": 0.5}
+OPTIONS = ("--augment", "flip,crop=0.1", "--class-balanced", "--accumulate", "2", "--backbone-rate", "0.5")
+FIELDS = {"augment": {"flip": 0.5, "crop": 0.1}, "class_balanced": True, "accumulate": 2, "backbone_rate": 0.5}
 
 
 def test_options_of_a_deep_training_are_kept_and_come_out_again_to_the_bit(tmp_path, machine):
     w = tmp_path / "w"
-    given = [text for pair in OPTIONS.items() for text in pair]
-    machine("init", w, "--builtin", "birds", "--samples", 80, "--image-size", 24, "--epochs", 2, *given)
+    machine("init", w, "--builtin", "birds", "--samples", 80, "--image-size", 24, "--epochs", 2, *OPTIONS)
     recipe = machine("train", w)["recipe"]
     assert {name: recipe[name] for name in FIELDS} == FIELDS
     assert ecbm.Workspace(w).model().recipe.augment == FIELDS["augment"]
     assert [item["same"] for item in machine("check", w, "--replay")["replayed"]] == [None, True]
-    without = machine("train", w, "--augment", "none", "--sampling", "shuffled")["recipe"]
+    without = machine("train", w, "--augment", "none", "--no-class-balanced")["recipe"]
     assert "augment" not in without
-    assert "sampling" not in without
+    assert "class_balanced" not in without
     assert without["accumulate"] == 2
 
 
@@ -30,7 +29,6 @@ def test_options_of_a_deep_training_are_kept_and_come_out_again_to_the_bit(tmp_p
         ("--augment", "spin", "Recipe: augment: unknown augmentation 'spin'"),
         ("--augment", "crop=7", "Recipe: augment: crop must be above 0 and at most 1"),
         ("--augment", "flip", "augment= needs pictures"),
-        ("--sampling", "fair", "Recipe: unknown sampling 'fair'"),
         ("--accumulate", "0", "Recipe: accumulate must be a whole number of at least 1"),
         ("--backbone-rate", "-1", "Recipe: backbone_rate must be a positive number"),
     ],

@@ -33,8 +33,8 @@ def test_numbers_are_those_of_splitmix_started_by_seed_and_epoch():
         (first,) = splitmix(seed, 1)
         # One step of the generator adds the golden number before it mixes: one less here.
         (key,) = splitmix((first + (epoch - 1) * 0x9E3779B97F4A7C15) % 2**64, 1)
-        expected = torch.tensor([(value >> 11) / 2**53 for value in splitmix(key, 5 * 8)], dtype=torch.float64)
-        assert torch.equal(uniform(seed, epoch, torch.arange(5)), expected.view(5, 8))
+        expected = torch.tensor([(value >> 11) / 2**53 for value in splitmix(key, 5 * 10)], dtype=torch.float64)
+        assert torch.equal(uniform(seed, epoch, torch.arange(5)), expected.view(5, 10))
 
 
 def test_numbers_fill_their_range_and_differ_by_seed_and_epoch():
@@ -67,12 +67,25 @@ def test_a_flip_mirrors_about_its_share_of_pictures(name, side):
     assert torch.equal(Augmentation({name: 1.0}, 0)(x, 0, PLACES), x.flip(side))
 
 
-def test_a_crop_enlarges_a_window_of_the_pictures_own_shape():
+def test_a_crop_moves_a_picture_by_its_share_at_most_and_mirrors_the_border():
+    x = torch.zeros(200, 1, 16, 24)
+    x[:, :, 8, 12] = 1
+    places = Augmentation({"crop": 0.125}, 0)(x, 0, torch.arange(200)).flatten(1).argmax(1)
+    assert set((places // 24).tolist()) == {6, 7, 8, 9, 10}
+    assert set((places % 24).tolist()) == {9, 10, 11, 12, 13, 14, 15}
+    ramp = torch.arange(8.0).expand(64, 1, 8, 8)
+    rows = {tuple(picture[0, 0].tolist()) for picture in Augmentation({"crop": 0.25}, 0)(ramp, 0, PLACES)}
+    assert (2, 1, 0, 1, 2, 3, 4, 5) in rows
+    assert (2, 3, 4, 5, 6, 7, 6, 5) in rows
+    assert Augmentation({"crop": 1.0}, 0)(ramp, 0, PLACES).shape == ramp.shape
+
+
+def test_a_zoom_enlarges_a_window_of_the_pictures_own_shape():
     height, width = 20, 30
     down = torch.linspace(0, 1, height)[:, None].expand(height, width)
     across = torch.linspace(0, 1, width).expand(height, width)
     x = torch.stack([down, across, torch.full((height, width), 0.25)]).expand(64, -1, -1, -1)
-    out = Augmentation({"crop": 0.5}, 0)(x, 0, PLACES)
+    out = Augmentation({"zoom": 0.5}, 0)(x, 0, PLACES)
     assert out.shape == x.shape
     assert (out[:, 2] - 0.25).abs().max() < 1e-6
     # In the middle, where no border is repeated, ramps stay ramps: their slope is the window's share of the side.
@@ -83,7 +96,7 @@ def test_a_crop_enlarges_a_window_of_the_pictures_own_shape():
     assert 0.95 < float(slope_down.max()) < 1.001
     middles = out[:, 0, 9:11, 15].mean(1)
     assert float(middles.min()) < 0.4 < 0.6 < float(middles.max()), "windows lie in different places"
-    assert (Augmentation({"crop": 1.0}, 0)(x, 0, PLACES) - x).abs().max() < 1e-5
+    assert (Augmentation({"zoom": 1.0}, 0)(x, 0, PLACES) - x).abs().max() < 1e-5
 
 
 def test_colour_changes_brightness_contrast_and_saturation_and_nothing_of_the_form():
@@ -121,7 +134,7 @@ def watched(monkeypatch):
 
 def test_epochs_see_augmented_pictures_and_everything_else_sees_them_as_they_are(watched):
     data = pictures(80)
-    recipe = Recipe(backbone="convnet", epochs=2, batch_size=16, augment="flip,crop,colour")
+    recipe = Recipe(backbone="convnet", epochs=2, batch_size=16, augment="flip,crop,zoom,colour")
     model = ecbm.train(data, recipe)
     train = data.split("train")
     assert [sum(n for epoch, n in watched if epoch == e) for e in (0, 1)] == [len(train), len(train)]
@@ -146,7 +159,7 @@ def test_epochs_see_augmented_pictures_and_everything_else_sees_them_as_they_are
     [
         (tabular(60), Recipe(backbone="mlp", augment="flip"), r"augment= needs pictures .*; inputs are \(6,\)"),
         (tabular(60), Recipe(augment="flip"), r"augment= needs pictures"),
-        (tabular(60), Recipe(sampling="balanced"), "sampling='balanced' is for a backbone that is trained"),
+        (tabular(60), Recipe(class_balanced=True), "class_balanced= is for a backbone that is trained"),
     ],
 )
 def test_what_has_nothing_to_augment_is_refused(data, recipe, message, tmp_path):

@@ -52,8 +52,8 @@ CASES = {
     "augmented": (
         pictures(161),
         ecbm.Recipe(
-            backbone="mlp", hidden=(16,), epochs=3, batch_size=16, accumulate=2, sampling="balanced",
-            augment="flip,crop,colour",
+            backbone="mlp", hidden=(16,), epochs=3, batch_size=16, accumulate=2, class_balanced=True,
+            augment="flip,crop,zoom,colour",
         ),
     ),
 }

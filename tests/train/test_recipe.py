@@ -16,7 +16,7 @@ FIRST_FIELDS = {
     "head_tolerance", "seed",
 }  # fmt: skip
 LATER = {
-    "augment": {"flip": 0.5, "crop": 0.7}, "sampling": "balanced", "accumulate": 4, "backbone_rate": 0.1,
+    "augment": {"flip": 0.5, "crop": 0.1}, "class_balanced": True, "accumulate": 4, "backbone_rate": 0.1,
     "sync_batchnorm": True,
 }  # fmt: skip
 
@@ -24,7 +24,7 @@ LATER = {
 def test_at_their_defaults_later_fields_leave_no_trace():
     assert Recipe().to_dict().keys() == FIRST_FIELDS
     assert (
-        Recipe(augment="none", sampling="shuffled", accumulate=1, backbone_rate=1).to_dict() == Recipe().to_dict()
+        Recipe(augment="none", class_balanced=False, accumulate=1, backbone_rate=1).to_dict() == Recipe().to_dict()
     )
 
 
@@ -51,7 +51,7 @@ def test_a_model_is_saved_with_how_it_was_trained(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", ["crop=0.7, flip", ["flip", "crop=0.7"], {"crop": 0.7, "flip": True, "colour": False}]
+    "given", ["crop=0.1, flip", ["flip", "crop=0.1"], {"crop": 0.1, "flip": True, "colour": False}]
 )
 def test_augmentations_are_named_in_several_ways(given):
     assert Recipe(augment=given) == Recipe(augment=LATER["augment"])
@@ -66,7 +66,7 @@ def test_augmentations_are_named_in_several_ways(given):
         ("augment", {"colour": 0}, "Recipe: augment: colour must be above 0 and at most 1, got 0"),
         ("augment", {"colour": float("nan")}, "Recipe: augment: colour must be above 0 and at most 1, got nan"),
         ("augment", 3, "Recipe: augment must be names or a mapping to strengths, got 3"),
-        ("sampling", "balance", "Recipe: unknown sampling 'balance'; did you mean 'balanced'?"),
+        ("class_balanced", 1, "Recipe: class_balanced must be True or False, got 1"),
         ("accumulate", 0, "Recipe: accumulate must be a whole number of at least 1, got 0"),
         ("backbone_rate", 0, "Recipe: backbone_rate must be a positive number, got 0"),
         ("sync_batchnorm", "yes", "Recipe: sync_batchnorm must be True or False, got 'yes'"),

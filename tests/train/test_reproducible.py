@@ -35,9 +35,9 @@ RECIPES = {
         epochs=2,
         batch_size=8,
         accumulate=2,
-        sampling="balanced",
+        class_balanced=True,
         backbone_rate=0.5,
-        augment="flip,vertical_flip,crop,colour",
+        augment="flip,vertical_flip,crop,zoom,colour",
     ),
 }
 

@@ -4,7 +4,8 @@ certificate").
 J' is μ-strongly convex in a head's parameters with μ ≥ its L2, so |θ' − θ*| ≤ |∇J'(θ')| / μ, however θ' was found.
 
 Concept head, concept j:   ε_j = |∇_j| / α,  so |Δz_j(x)| ≤ ε_j |x̃|   (x̃: features with a one). A concept with
-several columns is one problem with one ε_j for all of them.
+several columns is one problem with one ε_j for all of them. With an L1 term in J_Y, ∇J'_Y stands for its
+subgradient of least norm: the L1 term does not depend on b, and the bound below holds as it is.
 
 Label head. What retraining would fit it on is b*, not b; with |b*_i − b_i| ≤ δ_i its gradient at our φ is at most
 

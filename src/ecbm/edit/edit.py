@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from ecbm import html
 from ecbm.edit.changes import Changes, changes_of
+from ecbm.edit.joining import append_samples, column_of
 from ecbm.edit.resolve import given_value, new_columns, resolve
 from ecbm.edit.tables import corrections_from, corrections_of
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.concept_types import concept_groups
 from ecbm.read.dataset import Dataset
-from ecbm.read.inputs import concatenate, digest_rows
+from ecbm.read.inputs import digest_rows
 from ecbm.words import counted
 
 if TYPE_CHECKING:
@@ -345,14 +345,14 @@ class Edit:
         if self.add_concepts or self.remove_concepts:
             edited = self._with_columns(edited)
         if self.add_samples is not None:
-            edited = _append(edited, self.add_samples, self.add_concepts)
+            edited = append_samples(edited, self.add_samples, self.add_concepts)
         return edited
 
     def _with_columns(self, data: Dataset) -> Dataset:
         kept = [j for j, name in enumerate(data.concept_names) if name not in set(self.remove_concepts)]
         columns = [data.concepts[:, kept]]
         for values in self.add_concepts.values():
-            columns.append(_column(data, values)[:, None])
+            columns.append(column_of(data, values)[:, None])
         names = [data.concept_names[j] for j in kept] + list(self.add_concepts)
         here = concept_groups(names)
         types = {n: t for n, t in {**data.layout.declared, **self.concept_types}.items() if n in here}
@@ -457,52 +457,3 @@ def _digests(data: Dataset, samples: Sequence[str]) -> Sequence[bytes]:
     if "row_digests" in data.__dict__:
         return [data.row_digests[row] for row in rows]
     return digest_rows(data.inputs.subset(rows))
-
-
-def _column(data: Dataset, values: Mapping[str, float]) -> Tensor:
-    column = torch.full((len(data),), math.nan)
-    for sample, value in values.items():
-        row = data.rows_by_id.get(sample)
-        if row is not None:
-            column[row] = value
-    return column
-
-
-def _append(data: Dataset, added: Dataset, new_concepts: Mapping[str, Mapping[str, float]]) -> Dataset:
-    """``added`` below ``data``, its columns matched by name; values of new concepts may come from either place."""
-    concepts = torch.full((len(added), len(data.concept_names)), math.nan)
-    for column, name in enumerate(data.concept_names):
-        if name in added.concept_names:
-            concepts[:, column] = added.concepts[:, added.concept_index(name)]
-        else:
-            concepts[:, column] = _implied(data, column, added)
-        if name in new_concepts:
-            given = _column(added, new_concepts[name])
-            concepts[:, column] = torch.where(given.isnan(), concepts[:, column], given)
-    classes = torch.tensor([data.class_names.index(n) if n in data.class_names else 0 for n in added.class_names])
-    both = Dataset(
-        (*data.ids, *added.ids),
-        concatenate(data.inputs, added.inputs),
-        torch.cat([data.concepts, concepts]),
-        torch.cat([data.labels, classes[added.labels]]),
-        data.concept_names,
-        data.class_names,
-        (*data.splits, *added.splits),
-        data.layout.declared,
-        data.layout.units,
-    )
-    if "row_digests" in data.__dict__:
-        both.__dict__["row_digests"] = (*data.row_digests, *added.row_digests)
-    return both
-
-
-def _implied(data: Dataset, column: int, added: Dataset) -> Tensor:
-    """What new samples say of a column that they lack: a value or grade that none of them has."""
-    nothing = torch.full((len(added),), math.nan)
-    concept = data.layout.concepts[data.layout.owner[column]]
-    own = added.layout.by_name.get(concept.name)
-    if own is None or concept.type not in ("categorical", "ordinal"):
-        return nothing
-    known = ~added.concepts[:, own.columns[0]].isnan()
-    reached = concept.type == "ordinal" and concept.lowest + concept.columns.index(column) < own.lowest
-    return torch.where(known, float(reached), nothing)

@@ -170,6 +170,7 @@ def solve_label(
         accept=_ACCEPTABLE,
         start=rows_of(model.label_head),
         inverses=inverses,
+        l1=model.recipe.label_l1 or 0.0,
     )
     final = with_heads(model, rows_of(model.concept_head), solved.parameters, model.low, model.high)
     return SolvedLabels(final, solved.newton_steps, solved.work)
@@ -180,8 +181,11 @@ def step_label(
 ) -> SolvedLabels:
     """A few Newton steps of the label head with the classes' own blocks, where a solve costs too much.
 
-    A step that does not lower the objective is halved until it does; ``inverses`` must be at hand.
+    A step that does not lower the objective is halved until it does; ``inverses`` must be at hand. A sparse head
+    has no such steps and is solved.
     """
+    if model.recipe.label_l1:
+        return solve_label(model, alignment, logits, None)
     design = label_design(model, alignment, logits)
     beta = model.recipe.label_regularisation
     objective = LabelObjective(design, alignment.after.labels, None, beta)

@@ -68,7 +68,11 @@ class Measured:
         self.model, self.alignment, self.logits = model, alignment, logits
         self.bottleneck = label_design(model, alignment, logits)
         self._labels = LabelObjective(
-            self.bottleneck, alignment.after.labels, None, model.recipe.label_regularisation
+            self.bottleneck,
+            alignment.after.labels,
+            None,
+            model.recipe.label_regularisation,
+            model.recipe.label_l1 or 0.0,
         )
         self._label_head = rows_of(model.label_head)
         self.class_logits = self.bottleneck @ self._label_head.T

@@ -22,13 +22,14 @@ from ecbm.errors import InputError, unknown_name
 
 __all__ = ["AUGMENTATIONS", "Augmentation", "checked_augmentation", "uniform"]
 
-AUGMENTATIONS = {"flip": 0.5, "vertical_flip": 0.5, "crop": 0.8, "colour": 0.2}
-"""Their usual strengths: the probability of a flip, the smallest share of height and width that a crop keeps, and
-how far from 1 the factors of brightness, contrast and saturation go."""
+AUGMENTATIONS = {"flip": 0.5, "vertical_flip": 0.5, "crop": 0.125, "zoom": 0.8, "colour": 0.2}
+"""Their usual strengths: the probability of a flip, by what share of its size a crop moves the picture at most, the
+smallest share of height and width that a zoom enlarges, and how far from 1 the factors of brightness, contrast and
+saturation go."""
 
 # Places of each augmentation's numbers among those drawn for a sample: one that is left out changes no other.
-_FLIP, _VERTICAL_FLIP, _CROP, _COLOUR = 0, 1, slice(2, 5), slice(5, 8)
-_DRAWS = 8
+_FLIP, _VERTICAL_FLIP, _CROP, _ZOOM, _COLOUR = 0, 1, slice(2, 4), slice(4, 7), slice(7, 10)
+_DRAWS = 10
 _GOLDEN = 0x9E3779B97F4A7C15
 # Luma of Rec. 601: what photographs are made grey by.
 _GREY = (0.299, 0.587, 0.114)
@@ -40,13 +41,13 @@ def checked_augmentation(given: Any) -> dict[str, float] | None:
     Parameters
     ----------
     given
-        Names (``"flip,crop"``, also with a strength: ``"crop=0.7"``), a list of them, or a mapping from names to
+        Names (``"flip,crop"``, also with a strength: ``"crop=0.1"``), a list of them, or a mapping from names to
         strengths. ``None`` and ``"none"`` are none.
 
     Examples
     --------
-    >>> checked_augmentation("crop=0.7, flip")
-    {'flip': 0.5, 'crop': 0.7}
+    >>> checked_augmentation("crop=0.1, flip")
+    {'flip': 0.5, 'crop': 0.1}
     """
     found: dict[str, float] = {}
     for name, strength in _pairs(given):
@@ -131,6 +132,8 @@ class Augmentation:
             pictures = _flipped(pictures, drawn[:, _VERTICAL_FLIP] < strengths["vertical_flip"], -2)
         if "crop" in strengths:
             pictures = _cropped(pictures, drawn[:, _CROP], strengths["crop"])
+        if "zoom" in strengths:
+            pictures = _zoomed(pictures, drawn[:, _ZOOM], strengths["zoom"])
         if "colour" in strengths:
             pictures = _coloured(pictures, drawn[:, _COLOUR], strengths["colour"])
         return pictures
@@ -140,7 +143,21 @@ def _flipped(pictures: Tensor, chosen: Tensor, side: int) -> Tensor:
     return torch.where(chosen[:, None, None, None], pictures.flip(side), pictures)
 
 
-def _cropped(pictures: Tensor, drawn: Tensor, smallest: float) -> Tensor:
+def _cropped(pictures: Tensor, drawn: Tensor, furthest: float) -> Tensor:
+    """The picture moved by whole pixels, its border mirrored: small ones keep every detail."""
+    count, channels, height, width = pictures.shape
+    # A border can be mirrored only once.
+    down, across = (min(max(round(furthest * side), 1), side - 1) for side in (height, width))
+    padded = functional.pad(pictures, (across, across, down, down), mode="reflect")
+    starts = (drawn * torch.tensor([2 * down + 1, 2 * across + 1], device=drawn.device)).long()
+    rows = starts[:, :1] + torch.arange(height, device=drawn.device)
+    columns = starts[:, 1:] + torch.arange(width, device=drawn.device)
+    samples = torch.arange(count, device=drawn.device)[:, None, None, None]
+    layers = torch.arange(channels, device=drawn.device)[None, :, None, None]
+    return padded[samples, layers, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def _zoomed(pictures: Tensor, drawn: Tensor, smallest: float) -> Tensor:
     """A window of the pictures' own shape, of a random size and place, enlarged to the whole."""
     size = smallest + (1 - smallest) * drawn[:, :1]
     # Coordinates go from -1 to 1: a window of this size fits with its middle this far from 0.

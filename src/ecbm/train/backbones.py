@@ -80,8 +80,8 @@ def resolve_backbone(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
         raise InputError(f"backbone 'linear' needs feature rows; inputs are {shape}: use 'mlp' or 'convnet'")
     if recipe.augment is not None and len(shape) != 3:
         raise InputError(f"augment= needs pictures (channels, height, width); inputs are {shape}")
-    if recipe.sampling == "balanced" and recipe.is_linear:
-        raise InputError("sampling='balanced' is for a backbone that is trained; heads are solved on all samples")
+    if recipe.class_balanced and recipe.is_linear:
+        raise InputError("class_balanced= is for a backbone that is trained; heads are solved on all samples")
     return recipe
 
 

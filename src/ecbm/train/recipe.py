@@ -13,7 +13,6 @@ from torch import nn
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.train.augment import checked_augmentation
-from ecbm.train.sampling import SAMPLINGS
 
 __all__ = ["BACKBONES", "BOTTLENECKS", "REGIMES", "Recipe"]
 
@@ -21,7 +20,10 @@ BACKBONES = ("auto", "linear", "mlp", "convnet", "resnet18")
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
 # Fields that came later: left out of a recipe's plain form at their default, so that older fingerprints stay valid.
-_LATER = {"augment": None, "sampling": "shuffled", "accumulate": 1, "backbone_rate": 1.0, "sync_batchnorm": False}
+_LATER = {
+    "label_l1": None, "augment": None, "class_balanced": False, "accumulate": 1, "backbone_rate": 1.0,
+    "sync_batchnorm": False,
+}  # fmt: skip
 
 
 def _positive(name: str, value: Any) -> float:
@@ -66,6 +68,9 @@ class Recipe:
     concept_l2, label_l2
         α and β of the objectives, on every parameter of the stage. ``None`` takes 0.1 for the linear backbone
         and 1e-2 for a deep one, and 1e-2 for logits and 1e-3 for probabilities.
+    label_l1
+        λ of an L1 term over the label head's weights: most of them become 0, and each class reads few concepts.
+        ``None``: no such term. Not for the joint regime.
     joint_weight
         c of the joint objective.
     pos_weight
@@ -78,10 +83,11 @@ class Recipe:
         Stop after this many epochs without a better validation objective and keep the best; ``None`` never. Epochs
         count from three fifths of the schedule on, when the learning rate has come down.
     augment
-        How pictures are varied in the epochs of a deep stage: ``"flip,crop,colour"``, also ``"vertical_flip"``;
-        with strengths ``"crop=0.7"`` or ``{"crop": 0.7}``. ``None``: not at all.
-    sampling
-        ``"shuffled"``: every sample once an epoch. ``"balanced"``: every class as often as every other.
+        How pictures are varied in the epochs of a deep stage: ``"flip,crop,colour"``, also
+        ``"vertical_flip"`` and ``"zoom"``; with strengths ``"crop=0.1"`` or ``{"crop": 0.1}``. ``None``: not.
+    class_balanced
+        Every class comes up equally often in the epochs of a deep stage, instead of every sample once. Heads are
+        solved on all samples as they are.
     accumulate
         Batches whose gradients make one step: a batch of ``accumulate · batch_size`` in the memory of one.
     backbone_rate
@@ -120,7 +126,7 @@ class Recipe:
     learning_rate: float | None = None
     patience: int | None = 5
     augment: str | Sequence[str] | Mapping[str, float] | None = dataclasses.field(default=None, kw_only=True)
-    sampling: str = dataclasses.field(default="shuffled", kw_only=True)
+    class_balanced: bool = dataclasses.field(default=False, kw_only=True)
     accumulate: int = dataclasses.field(default=1, kw_only=True)
     backbone_rate: float = dataclasses.field(default=1.0, kw_only=True)
     sync_batchnorm: bool = dataclasses.field(default=False, kw_only=True)
@@ -130,6 +136,7 @@ class Recipe:
     resolve_concept_head: bool = True
     head_tolerance: float = 1e-10
     seed: int = 0
+    label_l1: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.backbone, str | nn.Module):
@@ -140,14 +147,13 @@ class Recipe:
             raise unknown_name("regime", self.regime, REGIMES, "Recipe")
         if self.bottleneck not in BOTTLENECKS:
             raise unknown_name("bottleneck", self.bottleneck, BOTTLENECKS, "Recipe")
-        if self.sampling not in SAMPLINGS:
-            raise unknown_name("sampling", self.sampling, SAMPLINGS, "Recipe")
-        if not isinstance(self.sync_batchnorm, bool):
-            raise InputError(f"Recipe: sync_batchnorm must be True or False, got {self.sync_batchnorm!r}")
+        for name in ("class_balanced", "sync_batchnorm"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"Recipe: {name} must be True or False, got {getattr(self, name)!r}")
         self._put("augment", checked_augmentation(self.augment))
         # Numbers of other libraries become Python's: a recipe is written as JSON and compared by what it prints.
         self._put("pos_weight", _checked_positive_weight(self.pos_weight))
-        for name in ("concept_l2", "label_l2", "learning_rate"):
+        for name in ("concept_l2", "label_l2", "label_l1", "learning_rate"):
             self._put(name, None if getattr(self, name) is None else _positive(name, getattr(self, name)))
         for name in ("joint_weight", "head_tolerance", "backbone_rate"):
             self._put(name, _positive(name, getattr(self, name)))
@@ -157,6 +163,8 @@ class Recipe:
         self._put("seed", _whole("seed", self.seed, smallest=0))
         if self.seed >= 2**63:
             raise InputError(f"Recipe: seed must be below 2**63, got {self.seed}")
+        if self.label_l1 is not None and self.regime == "joint":
+            raise InputError("Recipe: label_l1 is for sequential and independent training; joint heads are smooth")
         if not self.hidden:
             raise InputError("Recipe: hidden needs at least one layer width")
         self._put("hidden", tuple(_whole("hidden", width) for width in self.hidden))

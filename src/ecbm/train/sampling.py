@@ -7,9 +7,7 @@ from torch import Tensor
 
 from ecbm import parallel
 
-__all__ = ["SAMPLINGS", "batches", "epoch_seed", "parts"]
-
-SAMPLINGS = ("shuffled", "balanced")
+__all__ = ["batches", "epoch_seed", "parts"]
 
 
 def epoch_seed(seed: int, epoch: int) -> int:

@@ -162,10 +162,11 @@ def fit_label_head(
     l2: float,
     tolerance: float,
     start: Tensor | None = None,
+    l1: float = 0.0,
 ) -> ConvexSolution:
     """Solve the label head. Every process does, and the first one's answer is kept, so that all are equal."""
     solution = solve_label_head(
-        design, labels, None, classes, l2, tolerance=_AIM * tolerance, accept=tolerance, start=start
+        design, labels, None, classes, l2, tolerance=_AIM * tolerance, accept=tolerance, start=start, l1=l1
     )
     parallel.broadcast(solution.parameters)
     return solution

@@ -115,7 +115,7 @@ def _fit_deep(
         learning_rate=recipe.peak_learning_rate,
         patience=recipe.patience,
         seed=recipe.seed,
-        labels=train_data.labels if recipe.sampling == "balanced" else None,
+        labels=train_data.labels if recipe.class_balanced else None,
         accumulate=recipe.accumulate,
         augment=Augmentation(recipe.augment, recipe.seed) if isinstance(recipe.augment, Mapping) else None,
         rates={"backbone.": recipe.backbone_rate},
@@ -259,7 +259,8 @@ def _train(
         logits = concept_head(design[:, :-1])
     low, high = stages.logit_range(logits, train_data.concepts, data.layout)
     read = with_ones(stages.label_inputs(recipe, logits, train_data.concepts, low, high, data.layout))
-    label = stages.fit_label_head(read, train_data.labels, len(data.class_names), beta, tolerance)
+    classes, l1 = len(data.class_names), recipe.label_l1 or 0.0
+    label = stages.fit_label_head(read, train_data.labels, classes, beta, tolerance, None, l1)
     log |= {
         "label_gradient_norm": label.gradient_norm,
         "label_objective": label.objective,

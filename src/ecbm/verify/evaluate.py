@@ -14,7 +14,14 @@ from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.typed_metrics import typed_metrics
 
-__all__ = ["align_concepts", "align_labels", "concept_metrics", "evaluate", "expected_calibration_error"]
+__all__ = [
+    "align_concepts",
+    "align_labels",
+    "concept_metrics",
+    "effective_concepts",
+    "evaluate",
+    "expected_calibration_error",
+]
 
 
 def expected_calibration_error(confidence: Tensor, correct: Tensor, bins: int = 15) -> float:
@@ -94,7 +101,8 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         confidence), ``concept_accuracy`` (over all known labels), ``concept_f1`` and ``concept_auc`` (means
         over concepts where defined), ``concept_ece``, ``per_concept`` and ``count``. A categorical or ordinal
         concept is one entry, right or wrong as a whole; with ordinal ones there is ``concept_grade_error`` (mean
-        absolute), with continuous ones, which have no accuracy, ``concept_r2``.
+        absolute), with continuous ones, which have no accuracy, ``concept_r2``; with a sparse label head
+        ``concepts_per_class``.
     """
     _check_kinds(model, data)
     if len(data) == 0:
@@ -118,7 +126,9 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
             rights.append(found)
     right = torch.cat(rights)
     figures = list(per_concept.values())
-    more = {}
+    more: dict[str, Any] = {}
+    if model.recipe.label_l1:
+        more["concepts_per_class"] = effective_concepts(model)
     for name, key in (("concept_grade_error", "grade_error"), ("concept_r2", "r2")):
         if any(key in figure for figure in figures):
             more[name] = _mean([figure[key] for figure in figures if key in figure])
@@ -134,6 +144,13 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         "count": len(data),
         "per_concept": per_concept,
     }
+
+
+def effective_concepts(model: ConceptBottleneck) -> dict[str, int]:
+    """How many concepts each class reads: those with a weight that is not 0 in any of their columns."""
+    read = model.label_head.weight.detach() != 0
+    columns = [read[:, list(concept.columns)].any(1) for concept in model.layout.concepts]
+    return dict(zip(model.class_names, torch.stack(columns, 1).sum(1).tolist(), strict=True))
 
 
 def _check_kinds(model: Any, data: Any) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ecbm.curvature import EKFAC, ExactOperator, LabelLoss
 from ecbm.edit.alignment import Alignment
-from ecbm.edit.heads import label_design
+from ecbm.edit.heads import label_design, solve_label
 from ecbm.edit.methods.base import Options
 from ecbm.edit.methods.solve import DENSE, mean_eigenvalue, size_of, solve_exactly
 from ecbm.edit.state import EditorState
@@ -36,6 +36,9 @@ def label_step(
     damping: float,
 ) -> tuple[nn.Linear, dict[str, Any]]:
     """The label head after its step, and what was chosen; ``logits`` are the edited g's on the training samples."""
+    if model.recipe.label_l1:
+        # At the kinks of an L1 term there is no Hessian to divide by, and the proximal solve is affordable.
+        return solve_label(model, alignment, logits, None).model.label_head, {"label_curvature": "solved"}
     design, labels = label_design(model, alignment, logits), alignment.after.labels
     head, beta = rows_of(model.label_head), model.recipe.label_regularisation
     # The step's own error is far above float32's, but for the exact Hessian's.

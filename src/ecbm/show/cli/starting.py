@@ -57,15 +57,18 @@ RateOption = Annotated[
 AugmentOption = Annotated[
     str | None,
     typer.Option(
-        help="How pictures are varied in training: none (default), or some of flip, vertical_flip, crop and colour "
-        "with commas between them; with a strength: crop=0.7.",
+        help="How pictures are varied in training: none (default), or some of flip, vertical_flip, crop, zoom, "
+        "colour with commas between them; with a strength: crop=0.1.",
         rich_help_panel="Recipe",
     ),
 ]
-SamplingOption = Annotated[
-    str | None,
+BalancedOption = Annotated[
+    bool | None,
     typer.Option(
-        help="shuffled (default), or balanced: every class comes up equally often.", rich_help_panel="Recipe"
+        "--class-balanced/--no-class-balanced",
+        help="Whether every class comes up equally often in training.",
+        rich_help_panel="Recipe",
+        show_default=False,
     ),
 ]
 AccumulateOption = Annotated[
@@ -79,6 +82,10 @@ BackboneRateOption = Annotated[
 ]
 ConceptL2Option = Annotated[float | None, typer.Option(help="L2 of the concept stage.", rich_help_panel="Recipe")]
 LabelL2Option = Annotated[float | None, typer.Option(help="L2 of the label stage.", rich_help_panel="Recipe")]
+LabelL1Option = Annotated[
+    float | None,
+    typer.Option(help="L1 of the label stage: each class reads few concepts.", rich_help_panel="Recipe"),
+]
 SeedOption = Annotated[
     int | None, typer.Option(help="Seed of training (and of drawn birds).", rich_help_panel="Recipe")
 ]
@@ -149,9 +156,10 @@ def init(
     backbone_rate: BackboneRateOption = None,
     accumulate: AccumulateOption = None,
     augment: AugmentOption = None,
-    sampling: SamplingOption = None,
+    class_balanced: BalancedOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
+    label_l1: LabelL1Option = None,
     seed: SeedOption = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
@@ -169,8 +177,10 @@ def init(
         raise InputError(f"{workspace}: exists already and is not empty; give a new folder")
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
-        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment, "sampling": sampling,
+        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
+        "class_balanced": class_balanced,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
+        "label_l1": label_l1,
     }  # fmt: skip
     recipe = Recipe(**_given(given))
     adopted = load(model) if model is not None else None
@@ -278,9 +288,10 @@ def train(
     backbone_rate: BackboneRateOption = None,
     accumulate: AccumulateOption = None,
     augment: AugmentOption = None,
-    sampling: SamplingOption = None,
+    class_balanced: BalancedOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
+    label_l1: LabelL1Option = None,
     seed: SeedOption = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
@@ -297,8 +308,10 @@ def train(
 
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
-        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment, "sampling": sampling,
+        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
+        "class_balanced": class_balanced,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
+        "label_l1": label_l1,
     }  # fmt: skip
     opened = Workspace(workspace)
     recipe = opened.recipe.replace(**_given(given))

@@ -37,6 +37,9 @@ def evaluate(
         return
     rows = [[name.replace("_", " "), figure(value)] for name, value in metrics.items() if isinstance(value, float)]
     print_table(["metric", "value"], rows, title=f"Version {chosen.version} on {split}")
+    if "concepts_per_class" in metrics:
+        read = [[name, str(count)] for name, count in metrics["concepts_per_class"].items()]
+        print_table(["class", "concepts it reads"], read)
     rows = [
         [name, figure(row["accuracy"]), figure(row["f1"]), figure(row["auc"]), str(row["count"])]
         for name, row in metrics["per_concept"].items()

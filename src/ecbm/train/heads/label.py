@@ -153,13 +153,20 @@ def solve_label_head(
     accept: float | None = None,
     start: Tensor | None = None,
     inverses: Tensor | None = None,
+    l1: float = 0.0,
 ) -> ConvexSolution:
     """Minimise J_Y over the label head: one multinomial logistic regression.
 
     Parameters are as in :func:`~ecbm.train.heads.concept.solve_concept_head`; ``weights`` is (n,) or ``None`` for
     ones, ``classes`` the number of classes, and ``inverses`` kept inverses of
-    :func:`~ecbm.train.heads.precondition.class_blocks`, which precondition from the first step.
+    :func:`~ecbm.train.heads.precondition.class_blocks`, which precondition from the first step. With ``l1`` the
+    head is sparse (:mod:`ecbm.train.heads.sparse`).
     """
+    if l1:
+        from ecbm.train.heads.sparse import solve_sparse_label_head
+
+        wanted = {"tolerance": tolerance, "accept": accept or tolerance}
+        return solve_sparse_label_head(design, labels, classes, l2, l1, start=start, **wanted)
     problem = _LabelProblem(design, labels, weights, classes, l2)
     problem.inverses = inverses
     first = design.new_zeros(classes, design.shape[1])

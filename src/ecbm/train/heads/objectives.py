@@ -29,6 +29,7 @@ __all__ = [
     "concept_residual",
     "label_objective",
     "label_residual",
+    "least_subgradient",
     "rows_of",
     "weighted_product",
     "with_ones",
@@ -170,6 +171,17 @@ def label_residual(logits: Tensor, labels: Tensor) -> Tensor:
     return residual
 
 
+def least_subgradient(gradient: Tensor, parameters: Tensor, l1: float) -> Tensor:
+    """The subgradient of least norm of a smooth objective with λ|W|₁, from its gradient; the last column is free.
+
+    Its norm is the distance of 0 to the subdifferential.
+    """
+    at_zero = gradient.sign() * (gradient.abs() - l1).clamp_min(0.0)
+    least = torch.where(parameters != 0, gradient + l1 * parameters.sign(), at_zero)
+    least[:, -1] = gradient[:, -1]
+    return least
+
+
 class LabelObjective:
     """J_Y of one multinomial head; logits are (n, classes).
 
@@ -181,10 +193,12 @@ class LabelObjective:
         (n,) classes, and weights (``None``: ones).
     l2
         β.
+    l1
+        λ of an L1 term over the weights, biases left out. Gradients are then the subgradient of least norm.
     """
 
-    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, l2: float) -> None:
-        self.design, self.labels, self.l2 = design, labels, l2
+    def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, l2: float, l1: float = 0.0) -> None:
+        self.design, self.labels, self.l2, self.l1 = design, labels, l2, l1
         ones = torch.ones(len(design), dtype=torch.float64) if weights is None else weights.double()
         self.shares = ones[:, None] / len(design)
         self._equal = float(self.shares[0, 0]) if bool((ones == ones[0]).all()) else None
@@ -192,7 +206,8 @@ class LabelObjective:
     def value(self, parameters: Tensor, logits: Tensor) -> Tensor:
         """J_Y, a number."""
         losses = functional.cross_entropy(logits, self.labels, reduction="none")
-        return (self.shares[:, 0] * losses).sum() + 0.5 * self.l2 * parameters.square().sum()
+        value = (self.shares[:, 0] * losses).sum() + 0.5 * self.l2 * parameters.square().sum()
+        return value + self.l1 * parameters[:, :-1].abs().sum() if self.l1 else value
 
     def gradient(self, logits: Tensor, parameters: Tensor) -> Tensor:
         """∇J_Y (classes, d)."""
@@ -200,6 +215,10 @@ class LabelObjective:
 
     def gradient_from(self, residual: Tensor, parameters: Tensor) -> Tensor:
         """∇J_Y from :func:`label_residual` of the logits."""
+        smooth = self._smooth_gradient(residual, parameters)
+        return least_subgradient(smooth, parameters, self.l1) if self.l1 else smooth
+
+    def _smooth_gradient(self, residual: Tensor, parameters: Tensor) -> Tensor:
         if self._equal is None:
             return (residual * self.shares).T @ self.design + self.l2 * parameters
         return (residual.T @ self.design).mul_(self._equal).add_(parameters, alpha=self.l2)
