@@ -28,7 +28,7 @@ def test_options_of_a_deep_training_are_kept_and_come_out_again_to_the_bit(tmp_p
     [
         ("--augment", "spin", "Recipe: augment: unknown augmentation 'spin'"),
         ("--augment", "crop=7", "Recipe: augment: crop must be above 0 and at most 1"),
-        ("--augment", "flip", "augment= needs pictures"),
+        ("--augment", "flip", "augment= is for networks trained from pictures"),
         ("--accumulate", "0", "Recipe: accumulate must be a whole number of at least 1"),
         ("--backbone-rate", "-1", "Recipe: backbone_rate must be a positive number"),
     ],

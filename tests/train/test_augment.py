@@ -7,8 +7,9 @@ import torch
 
 import ecbm
 from ecbm import InputError, Recipe
+from ecbm.train import loop
 from ecbm.train.augment import AUGMENTATIONS, Augmentation, uniform
-from kit import concept_objective, pictures, tabular
+from kit import concept_objective, pictures, same_bytes, tabular
 
 PLACES = torch.arange(64)
 
@@ -154,11 +155,23 @@ def test_epochs_see_augmented_pictures_and_everything_else_sees_them_as_they_are
     assert watched, "a training anew is a training by the same recipe"
 
 
+def test_pictures_that_are_read_from_disk_are_augmented_like_those_in_memory(monkeypatch):
+    data = pictures(80)
+    recipe = Recipe(backbone="convnet", epochs=2, batch_size=8, accumulate=2, augment="flip,crop")
+    held = ecbm.train(data, recipe)
+    monkeypatch.setattr(loop, "_KEEP_IN_MEMORY_BYTES", 0)
+    assert same_bytes(ecbm.train(data, recipe), held)
+
+
 @pytest.mark.parametrize(
     ("data", "recipe", "message"),
     [
-        (tabular(60), Recipe(backbone="mlp", augment="flip"), r"augment= needs pictures .*; inputs are \(6,\)"),
-        (tabular(60), Recipe(augment="flip"), r"augment= needs pictures"),
+        (
+            tabular(60),
+            Recipe(backbone="mlp", augment="flip"),
+            r"augment= is for networks trained from pictures; inputs are \(6,\)",
+        ),
+        (tabular(60), Recipe(augment="flip"), "augment= is for networks trained from pictures"),
         (tabular(60), Recipe(class_balanced=True), "class_balanced= is for a backbone that is trained"),
     ],
 )

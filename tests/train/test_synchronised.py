@@ -38,7 +38,7 @@ def test_twins_compute_what_both_batches_together_give(twins, name):
         draw = torch.Generator().manual_seed(turn)
         x = (3 + 2 * torch.randn(shape, generator=draw)).requires_grad_()
         slope = torch.randn(shape, generator=draw)
-        with synchronised(nn.Sequential(layer)):
+        with synchronised():
             out = layer(x)
             (out * slope).sum().backward()
         both = torch.cat([x.detach(), x.detach()]).requires_grad_()
@@ -55,7 +55,7 @@ def test_twins_compute_what_both_batches_together_give(twins, name):
 def test_half_precision_stays_half_and_is_computed_in_more(twins):
     layer = nn.BatchNorm1d(3)
     x = (100 + torch.randn(64, 3)).to(torch.bfloat16)
-    with synchronised(layer):
+    with synchronised():
         out = layer(x)
     assert out.dtype == torch.bfloat16
     assert torch.allclose(out.float(), nn.BatchNorm1d(3)(x.float()), atol=0.02)
@@ -63,25 +63,52 @@ def test_half_precision_stays_half_and_is_computed_in_more(twins):
 
 def test_a_process_without_samples_of_a_small_batch_takes_part(twins):
     layer = nn.BatchNorm1d(3)
-    with synchronised(layer):
+    with synchronised():
         assert layer(torch.zeros(0, 3)).shape == (0, 3)
 
 
-def test_layers_are_as_before_afterwards_in_evaluation_and_alone(monkeypatch, twins):
-    network = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    layer, x = network[1], torch.randn(5, 3)
+class WithActivation(nn.BatchNorm2d):
+    """As timm has them: a layer that is a BatchNorm and does more."""
 
+    def forward(self, x):
+        return torch.relu(super().forward(x))
+
+
+def test_layers_that_do_more_still_do(twins):
+    x = torch.randn(4, 3, 5, 5)
+    with synchronised():
+        out = WithActivation(3)(x)
+    assert float(out.detach().min()) == 0
+    assert torch.allclose(out, torch.relu(nn.BatchNorm2d(3)(x)), atol=1e-5)
+
+
+def test_nothing_changes_in_evaluation_afterwards_and_alone(monkeypatch, twins):
+    x, calls = torch.randn(5, 3), []
+    monkeypatch.setattr(parallel, "all_reduce_sum", lambda *tensors: calls.append(len(tensors)))
+
+    def fresh(**options):
+        with synchronised(**options):
+            return nn.BatchNorm1d(3)(x)
+
+    with synchronised():
+        assert torch.equal(nn.BatchNorm1d(3).eval()(x), nn.BatchNorm1d(3).eval()(x))
+    assert calls == []
+    expected = nn.BatchNorm1d(3)(x)
+    assert torch.equal(fresh(wanted=False), expected)
+    monkeypatch.setattr(parallel, "world_size", lambda: 1)
+    assert torch.equal(fresh(), expected)
+    assert calls == []
+    monkeypatch.setattr(parallel, "world_size", lambda: 2)
+    fresh()
+    assert calls == [1, 1], "two messages a layer"
+
+
+def test_an_interrupt_inside_leaves_everything_as_it_was(monkeypatch, twins):
     def interrupted():
-        with synchronised(network):
-            assert "forward" in layer.__dict__
-            assert torch.equal(layer.eval()(x), nn.BatchNorm1d(3).eval()(x))
+        with synchronised():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert "forward" not in layer.__dict__
-    with synchronised(network, wanted=False):
-        assert "forward" not in layer.__dict__
-    monkeypatch.setattr(parallel, "world_size", lambda: 1)
-    with synchronised(network):
-        assert "forward" not in layer.__dict__
+    monkeypatch.setattr(parallel, "all_reduce_sum", None)
+    nn.BatchNorm1d(3)(torch.randn(5, 3))

@@ -35,6 +35,7 @@ def with_heads(
         model.provenance,
         model.layout,
         model.percentiles,
+        model.front,
     )
 
 
@@ -60,6 +61,7 @@ def carry(alignment: Alignment, *, refit_statistics: bool = True) -> ConceptBott
         concepts.carry(model.high),
         Provenance("", model.provenance.training),
         edited.layout,
+        front=model.front,
     )
     if refit_statistics and not alignment.samples.complete:
         carried = restandardise(carried, alignment.after)

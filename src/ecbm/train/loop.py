@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ from ecbm.train.checkpoint import Checkpoint
 from ecbm.train.sampling import batches, epoch_seed, parts
 from ecbm.train.synchronised import synchronised
 
-__all__ = ["LoopResult", "fit"]
+__all__ = ["FUSED", "LoopResult", "fit"]
+
+# Where torch has a fused Adam.
+FUSED = ("cpu", "cuda", "mps")
 
 _KEEP_IN_MEMORY_BYTES = 2 * 2**30
 
@@ -110,6 +114,51 @@ class _Held:
     def take(self, rows: Tensor) -> Tensor:
         return self._tensor[rows] if self._tensor is not None else self._inputs.take(rows)
 
+    def batches(self, order: list[Tensor]) -> Iterator[Tensor]:
+        """Inputs batch by batch; where they have to be read, the next is read while one is computed."""
+        if self._tensor is not None:
+            yield from (self._tensor[rows] for rows in order)
+            return
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(self._inputs.take, order[0])
+            for place in range(len(order)):
+                batch = coming.result()
+                if place + 1 < len(order):
+                    coming = pool.submit(self._inputs.take, order[place + 1])
+                yield batch
+
+
+def _steps(
+    module: nn.Module,
+    held: _Held,
+    loss: BatchLoss,
+    optimiser: torch.optim.Optimizer,
+    steps: list[list[Tensor]],
+    rates: list[float],
+    augment: Augment | None,
+    epoch: int,
+) -> Tensor:
+    """An epoch's steps, each of the rows of one or more batches; returns the sum of this process's losses."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    mine = slice(parallel.rank(), None, parallel.world_size())
+    coming = held.batches([part[mine] for step in steps for part in step])
+    summed, place = torch.zeros(()), 0
+    for step, rate in zip(steps, rates, strict=True):
+        count = sum(map(len, step))
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group["share"]
+        optimiser.zero_grad(set_to_none=True)
+        for part, inputs in zip(step, coming, strict=False):  # the step ends first; the rest is still to come
+            places = torch.arange(place, place + len(part))[mine]
+            x = inputs if augment is None else augment(inputs, epoch, places)
+            value = loss(module, x, part[mine]) / count
+            value.backward()
+            summed += value.detach() * count
+            place += len(part)
+        _reduce_gradients(parameters)
+        optimiser.step()
+    return summed
+
 
 def fit(
     module: nn.Module,
@@ -146,7 +195,7 @@ def fit(
     started = time.monotonic()
     parameters = [p for p in module.parameters() if p.requires_grad]
     groups = _groups(module, l2 if isinstance(l2, dict) else {"": l2}, {"": 1.0} | (rates or {}))
-    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=parameters[0].device.type in FUSED)
     held = _Held(inputs)
     store = Checkpoint(checkpoint, identity or {}) if checkpoint is not None else None
     history: list[dict[str, float]] = []
@@ -159,7 +208,7 @@ def fit(
     with (
         progress(title, epochs, len(history)) as bar,
         torch.random.fork_rng(devices=[]),
-        synchronised(module, synchronise),
+        synchronised(synchronise),
     ):
         for epoch in range(len(history), epochs):
             waited = epoch - 1 - max(best[1], _settled(epochs)) if best is not None else 0
@@ -170,23 +219,17 @@ def fit(
             # Dropout and the like draw from the global generator: seeded anew so that resuming changes nothing.
             torch.manual_seed(epoch_seed(seed, epoch) + parallel.rank())
             steps = batches(count, size, seed, epoch, labels)
-            summed, place = torch.zeros(()), 0
-            for position, whole in enumerate(steps):
-                rate = _learning_rate(learning_rate, (epoch * len(steps) + position) / total)
-                for group in optimiser.param_groups:
-                    group["lr"] = rate * group["share"]
-                optimiser.zero_grad(set_to_none=True)
-                for part in parts(whole, batch_size) if accumulate > 1 else [whole]:
-                    mine = slice(parallel.rank(), None, parallel.world_size())
-                    rows, x = part[mine], held.take(part[mine])
-                    if augment is not None:
-                        x = augment(x, epoch, torch.arange(place, place + len(part))[mine])
-                    value = loss(module, x, rows) / len(whole)
-                    value.backward()
-                    summed += value.detach() * len(whole)
-                    place += len(part)
-                _reduce_gradients(parameters)
-                optimiser.step()
+            shares = [(epoch * len(steps) + position) / total for position in range(len(steps))]
+            summed = _steps(
+                module,
+                held,
+                loss,
+                optimiser,
+                [parts(step, batch_size) if accumulate > 1 else [step] for step in steps],
+                [_learning_rate(learning_rate, share) for share in shares],
+                augment,
+                epoch,
+            )
             _average_statistics(module)
             parallel.all_reduce_sum(summed)
             record = {"loss": float(summed) / count, "seconds": time.monotonic() - epoch_started}

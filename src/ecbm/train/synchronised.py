@@ -1,19 +1,20 @@
 """BatchNorm over the whole batch under several processes.
 
-PyTorch's own SyncBatchNorm refuses the CPU and changes the network's layers, and with them what is saved. Here the
-layers stay what they are and, while they are trained, take their statistics from all processes.
+PyTorch's own SyncBatchNorm refuses the CPU and takes the place of the network's layers, and with them of what is
+saved and of what a library's own layers do besides (timm's apply the activation too). Here the layers stay what
+they are; the one function that all of them call takes its statistics from all processes.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from ecbm import parallel
 
@@ -41,24 +42,41 @@ def _summed(mine: Tensor) -> Tensor:
     return total
 
 
+class _Synchronised(TorchFunctionMode):
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        called = _normalised if func is functional.batch_norm else func
+        return called(*args, **(kwargs or {}))
+
+
 @contextmanager
-def synchronised(module: nn.Module, wanted: bool = True) -> Iterator[None]:
-    """Inside, BatchNorm layers in training mode see the whole batch; alone, or not ``wanted``, nothing changes."""
-    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+def synchronised(wanted: bool = True) -> Iterator[None]:
+    """Inside, BatchNorm in training mode sees the whole batch; alone, or not ``wanted``, nothing changes."""
     if not wanted or parallel.world_size() == 1:
-        layers = []
-    for layer in layers:
-        layer.forward = functools.partial(_normalised, layer)  # type: ignore[method-assign]
-    try:
         yield
-    finally:
-        for layer in layers:
-            del layer.__dict__["forward"]
+        return
+    with _Synchronised():
+        yield
 
 
-def _normalised(layer: _BatchNorm, x: Tensor) -> Tensor:
-    if not layer.training:
-        return type(layer).forward(layer, x)
+def _normalised(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_variance: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """``torch.nn.functional.batch_norm`` with the statistics of all processes."""
+    if not training:
+        return functional.batch_norm(x, running_mean, running_variance, weight, bias, False, momentum, eps)
     sides = [side for side in range(x.ndim) if side != 1]
     shape = [1, -1] + [1] * (x.ndim - 2)
     values = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -68,18 +86,12 @@ def _normalised(layer: _BatchNorm, x: Tensor) -> Tensor:
     count, mean = totals[-1].detach(), totals[:-1] / totals[-1].detach()
     centred = values - mean.view(shape)
     variance = _summed(centred.square().sum(sides)) / count
-    _keep_running(layer, mean.detach(), variance.detach() * count / (count - 1).clamp_min(1))
-    out = centred * torch.rsqrt(variance + layer.eps).view(shape)
-    if layer.affine:
-        out = out * layer.weight.view(shape) + layer.bias.view(shape)
-    return out.to(x.dtype)
-
-
-@torch.no_grad()
-def _keep_running(layer: _BatchNorm, mean: Tensor, variance: Tensor) -> None:
-    if layer.running_mean is None or layer.running_var is None or layer.num_batches_tracked is None:
-        return
-    layer.num_batches_tracked.add_(1)
-    share = 1 / float(layer.num_batches_tracked) if layer.momentum is None else layer.momentum
-    layer.running_mean.lerp_(mean.to(layer.running_mean.dtype), share)
-    layer.running_var.lerp_(variance.to(layer.running_var.dtype), share)
+    with torch.no_grad():
+        if running_mean is not None:
+            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+        if running_variance is not None:
+            unbiased = variance * count / (count - 1).clamp_min(1)
+            running_variance.lerp_(unbiased.to(running_variance.dtype), momentum)
+    out = centred * torch.rsqrt(variance + eps).view(shape)
+    out = out if weight is None else out * weight.view(shape)
+    return (out if bias is None else out + bias.view(shape)).to(x.dtype)

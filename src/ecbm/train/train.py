@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,24 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm import parallel
+from ecbm.devices import Device, mixed_precision, placed
 from ecbm.errors import InputError
 from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
+from ecbm.read.inputs import Inputs
 from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.augment import Augmentation
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
+from ecbm.train.extraction import SeenInputs, extract_missing, pictures_of, seen_through
+from ecbm.train.feature_rows import FeatureRows
+from ecbm.train.front import Front
+from ecbm.train.fronts import build_front
 from ecbm.train.heads.activations import TiedLinear, activate, tie
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.objectives import rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
-from ecbm.train.loop import LoopResult, fit
+from ecbm.train.loop import Augment, LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 from ecbm.train.repeats import repeated_classes
@@ -63,15 +69,20 @@ class _Deep(nn.Module):
         tied = layout is not None and layout.tied
         self.concept_head = TiedLinear(width, concepts, layout) if layout and tied else nn.Linear(width, concepts)
         self.joint = recipe.regime == "joint"
+        self.mixed = recipe.mixed_precision
         self.probabilities = recipe.bottleneck == "probabilities"
         if self.joint:
             self.label_head = nn.Linear(concepts, classes)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        logits = self.concept_head(self.backbone(x).float())
+        here = self.concept_head.weight.device
+        with mixed_precision(here, self.mixed and self.training):
+            features = self.backbone(x.to(here)).float()
+        logits = self.concept_head(features)
         if not self.joint:
-            return logits, None
-        return logits, self.label_head(activate(logits, self.layout) if self.probabilities else logits)
+            return logits.cpu(), None
+        classes = self.label_head(activate(logits, self.layout) if self.probabilities else logits)
+        return logits.cpu(), classes.cpu()
 
 
 def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
@@ -85,6 +96,17 @@ def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
     return loss
 
 
+def _looked_at(inputs: Inputs, recipe: Recipe) -> tuple[Inputs, Augment | None]:
+    """What epochs read and how they look at it: pictures are varied before a network's preprocessing sees them."""
+    if not isinstance(recipe.augment, Mapping):
+        return inputs, None
+    augmentation = Augmentation(recipe.augment, recipe.seed)
+    if not isinstance(inputs, SeenInputs):
+        return inputs, augmentation
+    front = inputs.front
+    return inputs.inputs, lambda pictures, epoch, places: front.through(augmentation(pictures, epoch, places))
+
+
 def _fit_deep(
     data: Dataset,
     recipe: Recipe,
@@ -92,10 +114,11 @@ def _fit_deep(
     terms: ConceptTerms,
     validation_terms: ConceptTerms | None,
     checkpoint: Path | None,
+    device: torch.device,
 ) -> tuple[_Deep, LoopResult]:
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
-    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe, data.layout)
+    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe, data.layout).to(device)
     loss = _batch_loss(terms, train_data.labels, recipe)
     validation = None
     if validation_terms is not None:
@@ -104,9 +127,10 @@ def _fit_deep(
     alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
     l2 = {"": recipe.joint_weight * alpha, "label_head": beta} if recipe.regime == "joint" else {"": alpha}
     identity = {"recipe": recipe.to_dict(), "data": data.fingerprint} if checkpoint is not None else None
+    inputs, augment = _looked_at(train_data.inputs, recipe)
     result = fit(
         deep,
-        train_data.inputs,
+        inputs,
         loss,
         validation,
         l2=l2,
@@ -117,7 +141,7 @@ def _fit_deep(
         seed=recipe.seed,
         labels=train_data.labels if recipe.class_balanced else None,
         accumulate=recipe.accumulate,
-        augment=Augmentation(recipe.augment, recipe.seed) if isinstance(recipe.augment, Mapping) else None,
+        augment=augment,
         rates={"backbone.": recipe.backbone_rate},
         synchronise=recipe.sync_batchnorm,
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
@@ -146,6 +170,8 @@ def train(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    front: Front | None = None,
+    device: Device = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -161,6 +187,11 @@ def train(
         training gives the same bytes as one that was never interrupted. Removed when training has finished.
     start
         A model to start the backbone from (warm start) instead of fresh weights.
+    front
+        The front of another model (``model.front``) that this one should share, with the features it has kept.
+    device
+        Where networks run: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are solved on the CPU in any case,
+        and the model that is returned lies there.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -176,7 +207,9 @@ def train(
     >>> model.provenance.training["concept_gradient_norm"] < 1e-10
     True
     """
-    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, **fields).model
+    return train_and_tell(
+        data, recipe, checkpoint=checkpoint, start=start, front=front, device=device, **fields
+    ).model
 
 
 def train_and_tell(
@@ -185,28 +218,56 @@ def train_and_tell(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    front: Front | None = None,
+    keep: Callable[[Front], FeatureRows] | None = None,
+    device: Device = None,
     **fields: Any,
 ) -> Trained:
-    """:func:`train`, with what it has found out on the way."""
+    """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
-        return _train(data, chosen, checkpoint, start)
+        return _train(data, chosen, checkpoint, start, front, keep, placed(device))
+
+
+def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
+    """The front, and the layers behind it that are trained; a whole network that is frozen may be given."""
+    if given is not None and recipe.is_frozen and tuple(shape) == given.settings.input_shape:
+        return given, None
+    return build_front(recipe, shape) or (None, None)
 
 
 def _train(
-    data: Dataset, recipe: Recipe, checkpoint: str | Path | None, start: ConceptBottleneck | None
+    pictures: Dataset,
+    recipe: Recipe,
+    checkpoint: str | Path | None,
+    start: ConceptBottleneck | None,
+    front: Front | None,
+    keep: Callable[[Front], FeatureRows] | None,
+    device: torch.device,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
-    recipe = resolve_backbone(recipe, tuple(data.inputs.shape))
-    stages.check_trainable(data, recipe)
+    pictures = pictures_of(pictures)
+    shape = tuple(pictures.inputs.shape)
+    recipe = resolve_backbone(recipe, shape)
+    stages.check_trainable(pictures, recipe)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        front, tail = _front(recipe, shape, front)
+    data = seen_through(front, pictures)
+    log: dict[str, Any] = {}
+    if front is not None:
+        front.device = device
+    if front is not None and front.keeps:
+        front.rows = keep(front) if keep is not None else front.rows
+        extract_missing(data)
+        log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
     terms = terms_of(train_data, positive, scaling)
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
     joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
-    log: dict[str, Any] = {}
     repeated = repeated_classes(train_data)
     if repeated:
         log["warnings"] = [
@@ -218,8 +279,8 @@ def _train(
             warnings.warn(text, stacklevel=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        statistics = train_data.x if recipe.backbone in ("linear", "mlp") else None
-        backbone = build_backbone(recipe, tuple(data.inputs.shape), statistics)
+        statistics = train_data.x if recipe.is_linear or recipe.backbone == "mlp" else None
+        backbone = tail or build_backbone(recipe, tuple(data.inputs.shape), statistics)
         if start is not None:
             backbone = copy.deepcopy(start.backbone)
         concept_head: nn.Linear | None = None
@@ -228,15 +289,16 @@ def _train(
             validation = None
             if recipe.patience is not None and "val" in data.split_sizes:
                 validation = terms_of(data.split("val"), positive, scaling)
-            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path)
+            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path, device)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
-                label_start = rows_of(deep.label_head)
+                label_start = rows_of(deep.label_head).cpu()
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
     design = stages.feature_design(backbone, train_data.inputs)
+    backbone = backbone.cpu()
     concept_start, basis = None, None
     if concept_head is not None:
-        concept_start = rows_of(concept_head)
+        concept_start = rows_of(concept_head).cpu()
     if concept_head is None or (recipe.resolve_concept_head and not joint):
         basis = FeatureBasis.of(design)
         solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start, basis)
@@ -252,7 +314,7 @@ def _train(
         parallel.broadcast(both.concept)
         concept_head = linear_from(both.concept)
         log |= {"joint_gradient_norm": both.gradient_norm, "joint_objective": both.objective}
-    concept_head = concept_head.double()
+    concept_head = concept_head.cpu().double()
     if data.layout.tied:
         concept_head = linear_from(tie(rows_of(concept_head), data.layout))
     with torch.no_grad():
@@ -277,12 +339,13 @@ def _train(
         data.concept_names,
         data.class_names,
         recipe,
-        data.inputs.shape,
+        shape,
         positive,
         low,
         high,
         Provenance(data.fingerprint, log),
         data.layout,
         percentiles_of(train_data),
+        front,
     )
     return Trained(model, design, basis)

@@ -128,7 +128,7 @@ def intervention_curve(
         Number of groups at which to stop; all of them by default.
     """
     truth, labels = align_concepts(model, data), align_labels(model, data)
-    logits = model.concept_logits(data.inputs).cpu()
+    logits = model.concept_logits(data).cpu()
     order = group_order(model, logits, policy, seed)
     values = model.bottleneck_from(logits).clone()
     target = model.concept_values(truth.nan_to_num(0.0))
