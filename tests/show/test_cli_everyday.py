@@ -397,6 +397,8 @@ def test_defaults_in_the_help_are_those_of_the_recipe(run, monkeypatch):
     for text in (
         f"Epochs of a deep backbone; {recipe.epochs} by default.",
         f"Samples in a batch; {recipe.batch_size} by default.",
+        f"Batches that make one step; {recipe.accumulate} by default.",
+        f"as a share of the heads'; {recipe.backbone_rate:g} by default.",
         f"{recipe.regime} (default)",
         f"{recipe.bottleneck} (default)",
         f"by default {ecbm.Recipe(backbone='convnet').peak_learning_rate:g} for convnet, else "

@@ -44,20 +44,20 @@ def test_what_is_no_recipe_is_refused_before_any_work(arguments, fields, words):
     ],
 )
 def test_an_interrupt_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, stop_after, checkpoint, words):
-    real, seen = loop._batches, []
+    real, seen = loop.batches, []
 
-    def batches(count, size, seed, epoch, chances=None):
+    def batches(count, size, seed, epoch, labels):
         seen.append(epoch)
         if epoch == stop_after and len(seen) > 1:
             raise KeyboardInterrupt
-        return real(count, size, seed, epoch, chances)
+        return real(count, size, seed, epoch, labels)
 
-    monkeypatch.setattr(loop, "_batches", batches)
+    monkeypatch.setattr(loop, "batches", batches)
     path = tmp_path / "state" if checkpoint else None
     with pytest.raises(KeyboardInterrupt) as stopped:
         ecbm.train(DATA, backbone="mlp", hidden=(4,), epochs=4, checkpoint=path)
     assert str(stopped.value) == words
-    monkeypatch.setattr(loop, "_batches", real)
+    monkeypatch.setattr(loop, "batches", real)
     if path is not None:
         assert epochs_kept(path) == stop_after
         resumed = ecbm.train(DATA, backbone="mlp", hidden=(4,), epochs=4, checkpoint=path)

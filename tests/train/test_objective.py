@@ -12,8 +12,9 @@ import ecbm
 from ecbm.read.inputs import TensorInputs
 from ecbm.train import train as train_module
 from ecbm.train.backbones import build_backbone
-from ecbm.train.loop import _batches, _learning_rate, fit
+from ecbm.train.loop import _learning_rate, fit
 from ecbm.train.recipe import Recipe
+from ecbm.train.sampling import batches
 from ecbm.train.terms import concept_terms, positive_weights
 from kit import tabular
 
@@ -94,7 +95,7 @@ def test_the_last_step_of_deep_training_solves_both_heads():
 
 def test_batches_hold_every_sample_once_and_none_is_a_single_sample():
     for count in range(1, 40):
-        parts = _batches(count, 8, 0, 0)
+        parts = batches(count, 8, 0, 0)
         assert sorted(torch.cat(parts).tolist()) == list(range(count))
         assert count == 1 or min(map(len, parts)) > 1
 

@@ -44,6 +44,18 @@ CASES = {
     "mlp": (tabular(601, seed=1), ecbm.Recipe(backbone="mlp", hidden=(32,), epochs=6)),
     "joint": (tabular(301, seed=1), ecbm.Recipe(backbone="linear", regime="joint", epochs=3)),
     "convnet": (pictures(161), ecbm.Recipe(backbone="convnet", epochs=3)),
+    # Slowly: at the usual rate Adam makes of rounding what no test can tell from other statistics.
+    "each its own": (pictures(161), ecbm.Recipe(backbone="convnet", epochs=3, learning_rate=1e-3)),
+    "synchronised": (
+        pictures(161), ecbm.Recipe(backbone="convnet", epochs=3, learning_rate=1e-3, sync_batchnorm=True)
+    ),
+    "augmented": (
+        pictures(161),
+        ecbm.Recipe(
+            backbone="mlp", hidden=(16,), epochs=3, batch_size=16, accumulate=2, class_balanced=True,
+            augment="flip,crop,zoom,colour",
+        ),
+    ),
 }
 for name, (data, recipe) in CASES.items():
     model = ecbm.train(data, recipe, checkpoint=f"{target}/{name}.state")
@@ -54,9 +66,10 @@ for name, (data, recipe) in CASES.items():
     assert torch.equal(mine, first), f"{name}: the processes hold different models"
     if parallel.rank() == 0:
         figures = {k: v for k, v in ecbm.evaluate(model, data.split("test")).items() if k != "per_concept"}
+        chances = model.concept_probabilities(data.split("test").inputs).tolist()
         heads = {part: getattr(model, part).weight.tolist() for part in ("concept_head", "label_head")}
         with open(f"{target}/{name}.json", "w") as file:
-            json.dump({"figures": figures, "heads": heads}, file)
+            json.dump({"figures": figures, "heads": heads, "chances": chances}, file)
 """
 
 
@@ -97,3 +110,20 @@ def test_deep_models_have_the_same_metrics_within_noise(results, case):
         # Two standard deviations of a difference of shares over the test samples (and a little for tiny ones).
         noise = 2 * (0.5 / one["count"]) ** 0.5
         assert abs(one[metric] - several[metric]) < noise, (metric, one[metric], several[metric])
+
+
+def distance(results, case):
+    """The largest difference between the concept probabilities of one process's model and of two's."""
+    one, several = (torch.tensor(side["chances"]) for side in results[case])
+    return float((one - several).abs().max())
+
+
+def test_synchronised_batchnorm_gives_the_model_of_one_process(results):
+    alone, unsynchronised = results["synchronised"][0], results["each its own"][0]
+    assert alone["chances"] == unsynchronised["chances"], "alone it changes nothing"
+    assert distance(results, "synchronised") < 1e-3
+    assert distance(results, "each its own") > 20 * distance(results, "synchronised")
+
+
+def test_augmentation_balance_and_accumulation_are_the_same_in_every_process(results):
+    assert distance(results, "augmented") < 1e-3

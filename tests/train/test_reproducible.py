@@ -30,11 +30,20 @@ RECIPES = {
     "joint mlp": ecbm.Recipe(backbone="mlp", hidden=(8,), epochs=4, batch_size=16, regime="joint"),
     "dropout": ecbm.Recipe(backbone=with_dropout(), epochs=4, batch_size=16),
     "convnet": ecbm.Recipe(backbone="convnet", epochs=2, batch_size=16),
+    "augmented": ecbm.Recipe(
+        backbone="convnet",
+        epochs=2,
+        batch_size=8,
+        accumulate=2,
+        class_balanced=True,
+        backbone_rate=0.5,
+        augment="flip,vertical_flip,crop,zoom,colour",
+    ),
 }
 
 
 def data_for(name):
-    return pictures(80) if name == "convnet" else tabular(80, missing=0.1)
+    return pictures(80) if name in ("convnet", "augmented") else tabular(80, missing=0.1)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -78,7 +87,9 @@ def interrupt_after(monkeypatch, steps, error):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize(("name", "steps"), [("mlp", 7), ("joint mlp", 7), ("dropout", 7), ("convnet", 5)])
+@pytest.mark.parametrize(
+    ("name", "steps"), [("mlp", 7), ("joint mlp", 7), ("dropout", 7), ("convnet", 5), ("augmented", 5)]
+)
 def test_interrupted_and_resumed_training_gives_the_same_bytes(monkeypatch, tmp_path, name, steps, error):
     data, recipe, checkpoint = data_for(name), RECIPES[name], tmp_path / "new" / "folder" / "state"
     whole = ecbm.train(data, recipe)

@@ -72,6 +72,8 @@ class MLP(nn.Module):
 
 def resolve_backbone(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
     """Replace ``"auto"`` by what fits inputs of this shape, and refuse what does not fit."""
+    if recipe.augment is not None and len(shape) != 3:
+        raise InputError(f"augment= is for networks trained from pictures; inputs are {shape}")
     pictures = len(shape) == 3 and shape[0] == 3
     if recipe.backbone == "auto":
         recipe = recipe.replace(backbone="convnet" if pictures else "linear")
@@ -83,10 +85,10 @@ def resolve_backbone(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
         recipe = _at_hand(recipe, shape)
     if recipe.is_named:
         recipe = recipe.replace(frozen=recipe.is_frozen if recipe.frozen is None else recipe.frozen)
-    if recipe.augment and (not pictures or recipe.is_linear):
-        raise InputError(f"augment= is for networks trained from pictures; inputs are {shape}")
     if recipe.backbone == "linear" and len(shape) != 1:
         raise InputError(f"backbone 'linear' needs feature rows; inputs are {shape}: use 'mlp' or 'convnet'")
+    if recipe.class_balanced and recipe.is_linear:
+        raise InputError("class_balanced= is for a backbone that is trained; heads are solved on all samples")
     return recipe
 
 

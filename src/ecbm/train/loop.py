@@ -18,8 +18,9 @@ from ecbm import parallel
 from ecbm.errors import EcbmError
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
-from ecbm.train.augmentation import augmented
 from ecbm.train.checkpoint import Checkpoint
+from ecbm.train.sampling import batches, epoch_seed, parts
+from ecbm.train.synchronised import synchronised
 
 __all__ = ["FUSED", "LoopResult", "fit"]
 
@@ -30,6 +31,8 @@ _KEEP_IN_MEMORY_BYTES = 2 * 2**30
 
 BatchLoss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """(module, inputs, rows) → sum of the losses of these samples."""
+Augment = Callable[[Tensor, int, Tensor], Tensor]
+"""(inputs, epoch, places in the epoch's order) → the inputs as this epoch sees them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,31 +52,9 @@ def _learning_rate(peak: float, progress_share: float) -> float:
     return peak * 0.5 * (1 + math.cos(math.pi * (progress_share - warm) / (1 - warm)))
 
 
-def _epoch_seed(seed: int, epoch: int) -> int:
-    return (seed * 1_000_003 + epoch) % 2**63
-
-
 def _settled(epochs: int) -> int:
     """The epoch from which patience counts: while the learning rate is high, validation losses jump."""
     return round(0.6 * epochs) - 1
-
-
-def _longest(by_prefix: dict[str, float], name: str) -> float:
-    """The value of the longest prefix that a name begins with."""
-    return by_prefix[max((key for key in by_prefix if name.startswith(key)), key=len)]
-
-
-def _batches(count: int, size: int, seed: int, epoch: int, chances: Tensor | None = None) -> list[Tensor]:
-    """Shuffled batches of one epoch. A short last one joins its neighbour: BatchNorm needs two a process."""
-    generator = torch.Generator().manual_seed(_epoch_seed(seed, epoch))
-    if chances is None:
-        order = torch.randperm(count, generator=generator)
-    else:
-        order = torch.multinomial(chances, count, replacement=True, generator=generator)
-    parts = list(order.split(size))
-    if len(parts) > 1 and len(parts[-1]) < 2 * parallel.world_size():
-        parts[-2:] = [torch.cat(parts[-2:])]
-    return parts
 
 
 def _average_statistics(module: nn.Module) -> None:
@@ -110,6 +91,18 @@ def mean_loss(module: nn.Module, inputs: Inputs, loss: BatchLoss, batch_size: in
     return float(total) / max(len(inputs), 1)
 
 
+def _groups(module: nn.Module, l2: dict[str, float], rates: dict[str, float]) -> list[dict[str, Any]]:
+    """Parameters that have L2 and share of the learning rate in common; the longest prefix of a name decides."""
+    alike: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            decay, share = (
+                choices[max((key for key in choices if name.startswith(key)), key=len)] for choices in (l2, rates)
+            )
+            alike.setdefault((decay, share), []).append(parameter)
+    return [{"params": p, "weight_decay": decay, "share": share} for (decay, share), p in alike.items()]
+
+
 class _Held:
     """Inputs converted once to float32, if they fit; otherwise the inputs as they are."""
 
@@ -135,6 +128,38 @@ class _Held:
                 yield batch
 
 
+def _steps(
+    module: nn.Module,
+    held: _Held,
+    loss: BatchLoss,
+    optimiser: torch.optim.Optimizer,
+    steps: list[list[Tensor]],
+    rates: list[float],
+    augment: Augment | None,
+    epoch: int,
+) -> Tensor:
+    """An epoch's steps, each of the rows of one or more batches; returns the sum of this process's losses."""
+    parameters = [p for p in module.parameters() if p.requires_grad]
+    mine = slice(parallel.rank(), None, parallel.world_size())
+    coming = held.batches([part[mine] for step in steps for part in step])
+    summed, place = torch.zeros(()), 0
+    for step, rate in zip(steps, rates, strict=True):
+        count = sum(map(len, step))
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group["share"]
+        optimiser.zero_grad(set_to_none=True)
+        for part, inputs in zip(step, coming, strict=False):  # the step ends first; the rest is still to come
+            places = torch.arange(place, place + len(part))[mine]
+            x = inputs if augment is None else augment(inputs, epoch, places)
+            value = loss(module, x, part[mine]) / count
+            value.backward()
+            summed += value.detach() * count
+            place += len(part)
+        _reduce_gradients(parameters)
+        optimiser.step()
+    return summed
+
+
 def fit(
     module: nn.Module,
     inputs: Inputs,
@@ -147,13 +172,14 @@ def fit(
     learning_rate: float,
     patience: int | None,
     seed: int,
+    labels: Tensor | None = None,
+    accumulate: int = 1,
+    augment: Augment | None = None,
+    rates: dict[str, float] | None = None,
+    synchronise: bool = False,
     title: str = "Training",
     checkpoint: Path | None = None,
     identity: dict[str, Any] | None = None,
-    rates: dict[str, float] | None = None,
-    augment: tuple[str, ...] = (),
-    chances: Tensor | None = None,
-    accumulate: int = 1,
 ) -> LoopResult:
     """Minimise (1/n) Σ loss + (l2/2)|θ|² in place and leave the best parameters in ``module``.
 
@@ -162,24 +188,14 @@ def fit(
     ``checkpoint`` takes the same steps as one that is not. Under several processes each takes its part of
     every batch and gradients are summed, so the batches are the same too.
 
-    ``rates`` gives parts of the module (by the beginning of their parameters' names) a multiple of the learning
-    rate; ``chances`` are weights with which samples are drawn; ``augment`` and ``accumulate`` are those of a
-    :class:`~ecbm.train.recipe.Recipe`.
+    ``labels`` are the classes that should come up equally often. One step takes ``accumulate`` batches. ``rates``
+    are shares of the learning rate by the beginnings of parameters' names, as ``l2`` may be. ``synchronise`` is
+    for BatchNorm under several processes.
     """
     started = time.monotonic()
     parameters = [p for p in module.parameters() if p.requires_grad]
-    decay = l2 if isinstance(l2, dict) else {"": l2}
-    scales = {"": 1.0} | (rates or {})
-    by_kind: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad:
-            key = _longest(decay, name), _longest(scales, name)
-            by_kind.setdefault(key, []).append(parameter)
-    groups = [
-        {"params": members, "weight_decay": value, "scale": scale} for (value, scale), members in by_kind.items()
-    ]
-    fused = parameters[0].device.type in FUSED
-    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=fused)
+    groups = _groups(module, l2 if isinstance(l2, dict) else {"": l2}, {"": 1.0} | (rates or {}))
+    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=parameters[0].device.type in FUSED)
     held = _Held(inputs)
     store = Checkpoint(checkpoint, identity or {}) if checkpoint is not None else None
     history: list[dict[str, float]] = []
@@ -187,8 +203,13 @@ def fit(
     state = store.load(module, optimiser) if store is not None else None
     if state is not None:
         history, best = state
-    count, total = len(inputs), epochs * len(_batches(len(inputs), batch_size, seed, 0))
-    with progress(title, epochs, len(history)) as bar, torch.random.fork_rng(devices=[]):
+    count, size = len(inputs), batch_size * accumulate
+    total = epochs * len(batches(count, size, seed, 0, labels))
+    with (
+        progress(title, epochs, len(history)) as bar,
+        torch.random.fork_rng(devices=[]),
+        synchronised(synchronise),
+    ):
         for epoch in range(len(history), epochs):
             waited = epoch - 1 - max(best[1], _settled(epochs)) if best is not None else 0
             if patience is not None and waited >= patience:
@@ -196,23 +217,19 @@ def fit(
             epoch_started = time.monotonic()
             module.train()
             # Dropout and the like draw from the global generator: seeded anew so that resuming changes nothing.
-            torch.manual_seed(_epoch_seed(seed, epoch) + parallel.rank())
-            batches = _batches(count, batch_size, seed, epoch, chances)
-            summed = torch.zeros(())
-            mine = [whole[parallel.rank() :: parallel.world_size()] for whole in batches]
-            for position, (whole, rows, x) in enumerate(zip(batches, mine, held.batches(mine), strict=True)):
-                rate = _learning_rate(learning_rate, (epoch * len(batches) + position) / total)
-                for group in optimiser.param_groups:
-                    group["lr"] = rate * group["scale"]
-                x = augmented(x, augment) if augment else x
-                optimiser.zero_grad(set_to_none=True)
-                for part in torch.arange(len(rows)).chunk(accumulate):
-                    some = slice(int(part[0]), int(part[-1]) + 1)
-                    value = loss(module, x[some], rows[some]) / len(whole)
-                    value.backward()
-                    summed += value.detach() * len(whole)
-                _reduce_gradients(parameters)
-                optimiser.step()
+            torch.manual_seed(epoch_seed(seed, epoch) + parallel.rank())
+            steps = batches(count, size, seed, epoch, labels)
+            shares = [(epoch * len(steps) + position) / total for position in range(len(steps))]
+            summed = _steps(
+                module,
+                held,
+                loss,
+                optimiser,
+                [parts(step, batch_size) if accumulate > 1 else [step] for step in steps],
+                [_learning_rate(learning_rate, share) for share in shares],
+                augment,
+                epoch,
+            )
             _average_statistics(module)
             parallel.all_reduce_sum(summed)
             record = {"loss": float(summed) / count, "seconds": time.monotonic() - epoch_started}

@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from ecbm.errors import InputError, unknown_name
-from ecbm.train.augmentation import AUGMENTATIONS
+from ecbm.train.augment import checked_augmentation
 from ecbm.train.networks import is_own
 from ecbm.train.preprocessing import checked_preprocessing
 
@@ -25,7 +25,8 @@ PRECISIONS = ("float32", "float16")
 # Fields that came later: left out of a recipe's plain form at their default, so that older fingerprints stay valid.
 _LATER: dict[str, Any] = {
     "frozen": None, "layer": None, "preprocessing": None, "feature_precision": None, "arguments": None,
-    "mixed_precision": False, "augment": [], "backbone_rate": 1.0, "class_balanced": False, "accumulate": 1,
+    "mixed_precision": False, "augment": None, "backbone_rate": 1.0, "class_balanced": False, "accumulate": 1,
+    "sync_batchnorm": False, "label_l1": None,
 }  # fmt: skip
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
@@ -89,6 +90,19 @@ class Recipe:
     patience
         Stop after this many epochs without a better validation objective and keep the best; ``None`` never. Epochs
         count from three fifths of the schedule on, when the learning rate has come down.
+    augment
+        How pictures are varied in the epochs of a deep stage: ``"flip,crop,colour"``, also
+        ``"vertical_flip"`` and ``"zoom"``; with strengths ``"crop=0.1"`` or ``{"crop": 0.1}``. ``None``: not.
+        Not for frozen networks or layers behind one, which see kept features or maps.
+    class_balanced
+        Every class comes up equally often in the epochs of a deep stage, instead of every sample once. Heads are
+        solved on all samples as they are.
+    accumulate
+        Batches whose gradients make one step: a batch of ``accumulate · batch_size`` in the memory of one.
+    backbone_rate
+        Learning rate of the backbone as a share of ``learning_rate``, such as 0.1 for one with weights of its own.
+    sync_batchnorm
+        Under several processes: BatchNorm over the whole batch instead of each process's share.
     hidden
         Layer widths of ``"mlp"``.
     small_stem
@@ -114,16 +128,6 @@ class Recipe:
     mixed_precision
         Compute products of networks in bfloat16, in training and in the passes of a frozen network (whose features
         then differ in the third digit). Heads are solved in float64 all the same.
-    augment
-        How pictures are changed at random while a network is trained: any of ``"flip"``, ``"crop"``, ``"colour"``.
-        Not for layers behind a frozen one, which are trained on kept maps.
-    backbone_rate
-        The backbone's learning rate as a multiple of the heads' (0.1 is usual for pretrained weights).
-    class_balanced
-        Draw samples in training so that every class comes equally often. It decides the order of gradient steps
-        alone: heads are solved on all samples as they are.
-    accumulate
-        Go through each batch in this many parts and sum their gradients: for batches that do not fit in memory.
     resolve_concept_head
         Re-solve the concept head exactly on the final features as the last step of deep training.
     head_tolerance
@@ -149,6 +153,11 @@ class Recipe:
     batch_size: int = 64
     learning_rate: float | None = None
     patience: int | None = 5
+    augment: str | Sequence[str] | Mapping[str, float] | None = dataclasses.field(default=None, kw_only=True)
+    class_balanced: bool = dataclasses.field(default=False, kw_only=True)
+    accumulate: int = dataclasses.field(default=1, kw_only=True)
+    backbone_rate: float = dataclasses.field(default=1.0, kw_only=True)
+    sync_batchnorm: bool = dataclasses.field(default=False, kw_only=True)
     hidden: tuple[int, ...] = (256,)
     small_stem: bool = True
     weights: str | os.PathLike[str] | None = None
@@ -161,10 +170,6 @@ class Recipe:
     feature_precision: str | None = None
     arguments: Mapping[str, Any] | None = None
     mixed_precision: bool = False
-    augment: Sequence[str] = ()
-    backbone_rate: float = 1.0
-    class_balanced: bool = False
-    accumulate: int = 1
     label_l1: float | None = None
 
     def __post_init__(self) -> None:
@@ -176,13 +181,17 @@ class Recipe:
             raise unknown_name("regime", self.regime, REGIMES, "Recipe")
         if self.bottleneck not in BOTTLENECKS:
             raise unknown_name("bottleneck", self.bottleneck, BOTTLENECKS, "Recipe")
+        for name in ("class_balanced", "sync_batchnorm"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"Recipe: {name} must be True or False, got {getattr(self, name)!r}")
+        self._put("augment", checked_augmentation(self.augment))
         # Numbers of other libraries become Python's: a recipe is written as JSON and compared by what it prints.
         self._put("pos_weight", _checked_positive_weight(self.pos_weight))
         for name in ("concept_l2", "label_l2", "label_l1", "learning_rate"):
             self._put(name, None if getattr(self, name) is None else _positive(name, getattr(self, name)))
-        for name in ("joint_weight", "head_tolerance"):
+        for name in ("joint_weight", "head_tolerance", "backbone_rate"):
             self._put(name, _positive(name, getattr(self, name)))
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "accumulate"):
             self._put(name, _whole(name, getattr(self, name)))
         self._put("patience", None if self.patience is None else _whole("patience", self.patience))
         self._put("seed", _whole("seed", self.seed, smallest=0))
@@ -198,14 +207,7 @@ class Recipe:
                 raise InputError("Recipe: weights= is for 'resnet18' and networks by name ('timm:NAME', ...) only")
             self._put("weights", os.fspath(self.weights))
         self._check_frozen()
-        kinds = [self.augment] if isinstance(self.augment, str) else list(self.augment)
-        for kind in kinds:
-            if kind not in AUGMENTATIONS:
-                raise unknown_name("augmentation", kind, AUGMENTATIONS, "Recipe")
-        self._put("augment", tuple(kinds))
-        self._put("backbone_rate", _positive("backbone_rate", self.backbone_rate))
-        self._put("accumulate", _whole("accumulate", self.accumulate))
-        if kinds and (self.is_linear or isinstance(self.frozen, str)):
+        if self.augment is not None and (self.is_linear or isinstance(self.frozen, str)):
             raise InputError(
                 "Recipe: augment= is for networks trained from pictures, not for frozen ones or kept maps"
             )
@@ -304,13 +306,10 @@ class Recipe:
             fields["backbone"] = "custom"
         if isinstance(self.pos_weight, Mapping):
             fields["pos_weight"] = dict(self.pos_weight)
-        fields["hidden"], fields["augment"] = list(self.hidden), list(self.augment)
+        fields["hidden"] = list(self.hidden)
         if self.preprocessing is not None:
             lists = {name: list(v) if isinstance(v, tuple) else v for name, v in self.preprocessing.items()}
             fields["preprocessing"] = lists
-        if self.label_l1 is None:
-            # Recipes without it are written as they were before there was one.
-            del fields["label_l1"]
         return {name: value for name, value in fields.items() if name not in _LATER or value != _LATER[name]}
 
     @classmethod

@@ -61,6 +61,9 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
     gaps = isinstance(data.inputs, TensorInputs) and data.inputs.has_missing
     if gaps and recipe.backbone not in ("linear", "mlp"):
         raise InputError("features are missing in some samples; only the backbones 'linear' and 'mlp' replace them")
+    colour = "colour" in (recipe.augment or ())
+    if colour and (data.inputs.shape[0] != 3 or data.inputs.raw([0]).dtype != torch.uint8):
+        raise InputError("augment='colour' needs pictures in red, green and blue of 0..255 (uint8); leave it out")
     if not data.concept_names:
         raise InputError("the dataset has no concepts; a concept bottleneck model needs at least one")
     for name, missing in zip(data.concept_names, train.concepts.isnan().all(0).tolist(), strict=True):

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from ecbm.devices import Device, mixed_precision, placed
 from ecbm.errors import InputError
 from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
+from ecbm.read.inputs import Inputs
 from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
+from ecbm.train.augment import Augmentation
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
-from ecbm.train.extraction import extract_missing, pictures_of, seen_through
+from ecbm.train.extraction import SeenInputs, extract_missing, pictures_of, seen_through
 from ecbm.train.feature_rows import FeatureRows
 from ecbm.train.front import Front
 from ecbm.train.fronts import build_front
@@ -30,7 +32,7 @@ from ecbm.train.heads.activations import TiedLinear, activate, tie
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.objectives import rows_of, with_ones
 from ecbm.train.heads.precondition import FeatureBasis
-from ecbm.train.loop import LoopResult, fit
+from ecbm.train.loop import Augment, LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 from ecbm.train.repeats import repeated_classes
@@ -94,9 +96,15 @@ def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
     return loss
 
 
-def _class_chances(labels: Tensor) -> Tensor:
-    """The weight with which each sample is drawn so that every class comes equally often."""
-    return 1 / torch.bincount(labels).double()[labels]
+def _looked_at(inputs: Inputs, recipe: Recipe) -> tuple[Inputs, Augment | None]:
+    """What epochs read and how they look at it: pictures are varied before a network's preprocessing sees them."""
+    if not isinstance(recipe.augment, Mapping):
+        return inputs, None
+    augmentation = Augmentation(recipe.augment, recipe.seed)
+    if not isinstance(inputs, SeenInputs):
+        return inputs, augmentation
+    front = inputs.front
+    return inputs.inputs, lambda pictures, epoch, places: front.through(augmentation(pictures, epoch, places))
 
 
 def _fit_deep(
@@ -119,9 +127,10 @@ def _fit_deep(
     alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
     l2 = {"": recipe.joint_weight * alpha, "label_head": beta} if recipe.regime == "joint" else {"": alpha}
     identity = {"recipe": recipe.to_dict(), "data": data.fingerprint} if checkpoint is not None else None
+    inputs, augment = _looked_at(train_data.inputs, recipe)
     result = fit(
         deep,
-        train_data.inputs,
+        inputs,
         loss,
         validation,
         l2=l2,
@@ -130,13 +139,14 @@ def _fit_deep(
         learning_rate=recipe.peak_learning_rate,
         patience=recipe.patience,
         seed=recipe.seed,
+        labels=train_data.labels if recipe.class_balanced else None,
+        accumulate=recipe.accumulate,
+        augment=augment,
+        rates={"backbone.": recipe.backbone_rate},
+        synchronise=recipe.sync_batchnorm,
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
         checkpoint=checkpoint,
         identity=identity,
-        rates={"backbone": recipe.backbone_rate},
-        augment=tuple(recipe.augment),
-        chances=_class_chances(train_data.labels) if recipe.class_balanced else None,
-        accumulate=recipe.accumulate,
     )
     return deep, result
 

@@ -79,6 +79,32 @@ RateOption = Annotated[
     float | None,
     typer.Option(help="Peak learning rate; by default 0.01 for convnet, else 0.001.", rich_help_panel="Recipe"),
 ]
+AugmentOption = Annotated[
+    str | None,
+    typer.Option(
+        help="How pictures are varied in training: none (default), or some of flip, vertical_flip, crop, zoom, "
+        "colour with commas between them; with a strength: crop=0.1.",
+        rich_help_panel="Recipe",
+    ),
+]
+BalancedOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--class-balanced/--no-class-balanced",
+        help="Whether every class comes up equally often in training.",
+        rich_help_panel="Recipe",
+        show_default=False,
+    ),
+]
+AccumulateOption = Annotated[
+    int | None, typer.Option(help="Batches that make one step; 1 by default.", rich_help_panel="Recipe")
+]
+BackboneRateOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Learning rate of the backbone as a share of the heads'; 1 by default.", rich_help_panel="Recipe"
+    ),
+]
 ConceptL2Option = Annotated[float | None, typer.Option(help="L2 of the concept stage.", rich_help_panel="Recipe")]
 LabelL2Option = Annotated[float | None, typer.Option(help="L2 of the label stage.", rich_help_panel="Recipe")]
 LabelL1Option = Annotated[
@@ -160,6 +186,10 @@ def init(
     epochs: EpochsOption = None,
     batch_size: BatchOption = None,
     learning_rate: RateOption = None,
+    backbone_rate: BackboneRateOption = None,
+    accumulate: AccumulateOption = None,
+    augment: AugmentOption = None,
+    class_balanced: BalancedOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     label_l1: LabelL1Option = None,
@@ -180,6 +210,8 @@ def init(
         raise InputError(f"{workspace}: exists already and is not empty; give a new folder")
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
+        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
+        "class_balanced": class_balanced,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
         "label_l1": label_l1,
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
@@ -292,6 +324,10 @@ def train(
     epochs: EpochsOption = None,
     batch_size: BatchOption = None,
     learning_rate: RateOption = None,
+    backbone_rate: BackboneRateOption = None,
+    accumulate: AccumulateOption = None,
+    augment: AugmentOption = None,
+    class_balanced: BalancedOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     label_l1: LabelL1Option = None,
@@ -312,6 +348,8 @@ def train(
 
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
+        "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
+        "class_balanced": class_balanced,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
         "label_l1": label_l1,
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
