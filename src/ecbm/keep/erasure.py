@@ -185,11 +185,15 @@ def _reduced(data: Dataset, left: Dataset, gone: set[str]) -> tuple[Dataset, lis
     classes = [name for name in data.class_names if name not in lost_classes]
     numbers = torch.tensor([classes.index(name) if name in classes else 0 for name in data.class_names])
     stay = [column for column, name in enumerate(data.concept_names) if name not in lost_concepts]
+    # Labels of a concept are missing together: it goes with all of its columns, or stays.
+    left_over = {concept.name for concept in data.layout.concepts if set(concept.columns) & set(stay)}
     reduced = left.replace(
         labels=left.labels if data.predicts_number else numbers[left.labels],
         class_names=classes,
         concepts=left.concepts[:, stay],
         concept_names=[data.concept_names[column] for column in stay],
+        concept_types={name: kind for name, kind in data.layout.declared.items() if name in left_over},
+        units={name: unit for name, unit in data.layout.units.items() if name in left_over},
     )
     return reduced, lost_classes + lost_concepts
 
