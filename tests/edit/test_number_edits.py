@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import ecbm
+from ecbm.edit.bounds import label_bound
 from ecbm.edit.files import read_edit, write_edit
 from number_kit import edits, label_row, numbered, predicted, ridge
 from types_kit import mixed
@@ -54,7 +55,7 @@ def test_an_exact_edit_is_retraining(editors: dict[str, ecbm.Editor], level: str
     val = DATA.split("val")
     apart = torch.tensor(result.model.predict(val)) - torch.tensor(again.model.predict(val))
     bound = certificate["largest_prediction_change"]
-    assert bound < 1e-3
+    assert bound < 1e-6 * float(result.model.target_scaling[1])
     # The retrained model is itself only solved to a tolerance.
     assert float(apart.abs().max()) <= 2 * bound + 1e-6
     assert "class_predictions_that_could_differ" not in certificate
@@ -118,6 +119,25 @@ def test_the_certificate_holds_for_heads_that_somebody_moved(editors: dict[str, 
         kept = ecbm.Editor(moved, DATA).apply(unmoved, "ekfac", guarded=False, damping=1e12).model
         apart = torch.tensor(kept.predict(val)) - torch.tensor(exact.predict(val))
         assert 0 < float(apart.abs().max()) <= bound, size
+
+
+def test_newton_is_exact_for_a_number_and_the_influence_bound_holds() -> None:
+    draw, l2 = torch.Generator().manual_seed(4), 0.01
+    read, numbers = torch.randn(60, 4, generator=draw).double(), torch.randn(60, generator=draw).double()
+    design, kept = torch.cat([read, torch.ones(60, 1)], 1), slice(6, None)
+
+    def matrix(rows: torch.Tensor) -> torch.Tensor:
+        return rows.T @ rows / len(rows) + l2 * torch.eye(5, dtype=torch.float64)
+
+    def optimum(rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.solve(matrix(rows), rows.T @ labels / len(rows))
+
+    before, after = optimum(design, numbers), optimum(design[kept], numbers[kept])
+    found = label_bound(before[None], (design, numbers), (design[kept], numbers[kept]), l2)
+    assert found.newton_to_retrained == 0
+    slope = design[kept].T @ (design[kept] @ before - numbers[kept]) / 54 + l2 * before
+    influence = before - torch.linalg.solve(matrix(design), slope)
+    assert 0 < float((influence - after).norm()) <= found.influence_to_retrained
 
 
 def test_a_joint_model_of_a_number_is_edited_to_the_nearest_minimum() -> None:

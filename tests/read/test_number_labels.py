@@ -93,6 +93,18 @@ def test_what_cannot_be_a_number_is_refused_with_its_row() -> None:
         read(table([*PRICES[:-1], math.inf]), label_type="number")
 
 
+def test_folders_are_no_numbers(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for number, name in enumerate(("jay", "wren")):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (4, 4)).save(tmp_path / name / f"{number}.png")
+    (tmp_path / "t.csv").write_text("id,image,crest\na,jay/0.png,1\nb,wren/1.png,0\n")
+    assert ecbm.read_dataset(tmp_path / "t.csv", images=tmp_path).class_names == ("jay", "wren")
+    with pytest.raises(ecbm.InputError, match="no column 'label'"):
+        ecbm.read_dataset(tmp_path / "t.csv", images=tmp_path, label_type="number")
+
+
 def test_what_is_said_of_a_label_must_be_one_thing() -> None:
     with pytest.raises(ecbm.InputError, match=r"class .* or a number"):
         read(table(PRICES), types={"price": "ordinal"})

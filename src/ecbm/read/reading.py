@@ -243,7 +243,7 @@ class _Reader:
     def _labels_and_splits(self, ids: Sequence[str], pictures: list[str] | None) -> tuple[list[str], list[str]]:
         table, label, split = self.table, self.columns["label"], self.columns["split"]
         folders = None
-        if label not in table.names and label == "label" and pictures is not None:
+        if label not in table.names and label == "label" and pictures is not None and not self.target.number:
             folders = classes_by_folder(pictures)
         if folders is None:
             table.require(label, "label_column")
