@@ -44,6 +44,7 @@ from rich.console import Console
 
 import ecbm
 from ecbm.progress import silence
+from fidelity_paired import paired, paired_markdown
 from fidelity_plot import plot
 from fidelity_rows import HEADLINES, SEED, periodic, run_scenario, seeds_of
 from fidelity_scenarios import SCENARIOS
@@ -159,9 +160,9 @@ def main() -> None:
     for pair in wanted:
         show(finished[": ".join(pair)], console)
     if options.json:
-        options.json.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
+        options.json.write_text(json.dumps({"rows": rows, "paired": paired(rows)}, indent=2) + "\n")
     if options.markdown:
-        options.markdown.write_text(markdown(rows))
+        options.markdown.write_text(paired_markdown(rows) + "\n" + markdown(rows))
     if options.plot:
         plot(rows, options.plot)
 

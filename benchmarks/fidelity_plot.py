@@ -37,7 +37,7 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
     for axis, (setting, scenario, title) in zip(axes.flat, panels, strict=False):
         own = [r for r in rows if (r["setting"], r["scenario"]) == (setting, scenario)]
         axis.axhline(1.0, color="black", linewidth=1)
-        axis.annotate("retraining", (0.205, 1.0), fontsize=8, ha="right", va="bottom")
+        axis.annotate("retraining", (0.003, 1.01), fontsize=8, va="bottom")
         axis.axhline(0.0, color="black", linewidth=0.5)
         heads = next((r["recovery"] for r in own if r["row"] == "heads only"), None)
         for start, (name, colour, mark, line) in _SERIES.items():

@@ -93,7 +93,7 @@ class Endings:
         columns = {"id": [f"s{i // 2}" for i in range(30)], "label": ["a", "b"] * 15, "striped": [0.0, 1.0] * 15}
         pa.parquet.write_table(pa.table(columns), folder / "ids twice.parquet")
         self.kinds = {
-            "refused table, no id column": lambda: self._refused("no id.csv", "no column 'id'"),
+            "refused table, doubtful column": lambda: self._refused("no id.csv", "say what they are"),
             "refused table, ids twice": lambda: self._refused("ids twice.csv", "duplicate id 's0'"),
             "refused Parquet table": lambda: self._refused("ids twice.parquet", "duplicate id 's0'"),
             "two processes train": lambda: self._torchrun(folder / "training.py"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 import ecbm
+import networks_kit
 from archives_kit import CELEBA_ATTRIBUTES, celeba_files, cub_files, oai_files, write_picture
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +105,22 @@ def _edit_files(folder: Path) -> None:
     (folder / "corrections.csv").write_text("id,concept,value\nbird-00011,bill=long,0.5\n")
 
 
+def _picture_files(folder: Path) -> None:
+    """Birds as picture files, and an edit of some of their labels."""
+    networks_kit.timm()
+    birds = ecbm.datasets.birds(n=80, size=32)
+    table = birds.to_frame()
+    table.insert(1, "image", [f"{name}.png" for name in birds.ids])
+    table.to_csv(folder / "samples.csv", index=False)
+    with zipfile.ZipFile(folder / "images.zip", "w") as archive:
+        for name, picture in zip(birds.ids, birds.inputs.tensor, strict=True):
+            buffer = io.BytesIO()
+            Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, "PNG")
+            archive.writestr(f"{name}.png", buffer.getvalue())
+    edit = {"remove_samples": [birds.split("train").ids[0]]}
+    (folder / "edit.json").write_text(json.dumps(edit))
+
+
 def _desk_files(folder: Path) -> None:
     """The clinic's table of the tests, the edit of the guide, new rows, and embeddings."""
     shutil.copy(ROOT / "tests" / "tables" / "clinic.csv", folder)
@@ -122,6 +141,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "README.md": _edit_files,
     "docs/data.md": _table_files,
     "docs/workspace.md": _edit_files,
+    "docs/pictures.md": _picture_files,
 }
 
 # What a guide says that its snippets print.

@@ -79,7 +79,7 @@ def test_the_threads_of_a_process_group_end_before_the_interpreter() -> None:
         assert "gloo" not in done.stdout
 
 
-@pytest.mark.parametrize("kind", ["refused table, no id column", "refused Parquet table", "two processes train"])
+@pytest.mark.parametrize("kind", ["refused table, doubtful column", "refused Parquet table", "two processes train"])
 def test_a_few_endings_of_each_kind(endings: Endings, kind: str) -> None:
     for _ in range(2):
         assert endings.run(kind) is None

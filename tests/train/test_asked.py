@@ -46,11 +46,11 @@ def test_what_is_no_recipe_is_refused_before_any_work(arguments, fields, words):
 def test_an_interrupt_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, stop_after, checkpoint, words):
     real, seen = loop._batches, []
 
-    def batches(count, size, seed, epoch):
+    def batches(count, size, seed, epoch, chances=None):
         seen.append(epoch)
         if epoch == stop_after and len(seen) > 1:
             raise KeyboardInterrupt
-        return real(count, size, seed, epoch)
+        return real(count, size, seed, epoch, chances)
 
     monkeypatch.setattr(loop, "_batches", batches)
     path = tmp_path / "state" if checkpoint else None

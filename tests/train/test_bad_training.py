@@ -89,7 +89,7 @@ def test_features_that_are_not_finite_are_refused_with_their_row(x, row):
         ({"seed": 2**63}, r"seed must be below 2\*\*63"),
         ({"hidden": ()}, "hidden needs at least one layer width"),
         ({"hidden": (8, 0)}, "hidden must be a whole number of at least 1"),
-        ({"weights": "x.pth"}, "weights= is for backbone='resnet18' only"),
+        ({"weights": "x.pth"}, "weights= is for 'resnet18' and networks by name"),
     ],
 )
 def test_a_recipe_that_makes_no_sense_is_refused(fields, message):

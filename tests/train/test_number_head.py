@@ -136,6 +136,8 @@ def test_a_deep_backbone_learns_a_number(regime: str) -> None:
 def test_what_is_about_classes_is_refused_in_one_line(model: ecbm.ConceptBottleneck) -> None:
     with pytest.raises(ecbm.InputError, match="predicts a number, 'price', and no classes"):
         model.class_probabilities(TEST)
+    with pytest.raises(ecbm.InputError, match=r"class_balanced .* labels are numbers"):
+        ecbm.train(DATA, ecbm.Recipe(backbone="mlp", class_balanced=True))
     with pytest.raises(ecbm.InputError, match="predicts a number"):
         intervention_curve(model, TEST)
     with pytest.raises(ecbm.InputError, match="predicts a number"):

@@ -42,7 +42,7 @@ class _RowLoss(nn.Module):
         self.loss = loss
 
     def forward(self, logits: Tensor, rows: Tensor) -> Tensor:
-        return self.loss.values(logits, rows).sum()
+        return self.loss.values(logits, rows.cpu()).sum()
 
 
 @dataclass(frozen=True)

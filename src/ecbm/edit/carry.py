@@ -36,6 +36,7 @@ def with_heads(
         model.provenance,
         model.layout,
         model.percentiles,
+        model.front,
         model.target_scaling,
         model.target_unit,
     )
@@ -66,9 +67,9 @@ def carry(alignment: Alignment, *, refit_statistics: bool = True) -> ConceptBott
         concepts.carry(model.high),
         Provenance("", model.provenance.training),
         edited.layout,
-        None,
-        target,
-        edited.target_unit,
+        front=model.front,
+        target_scaling=target,
+        target_unit=edited.target_unit,
     )
     if refit_statistics and not alignment.samples.complete:
         carried = restandardise(carried, alignment.after)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from ecbm.devices import Device, device_of, placed
 from ecbm.edit.alignment import Alignment, align
 from ecbm.edit.changes import Changes, changes_of
 from ecbm.edit.edit import Edit
@@ -16,6 +20,7 @@ from ecbm.edit.report import report_of
 from ecbm.edit.state import EditorState, Facts
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.dataset import Dataset
+from ecbm.train.extraction import extract_missing, seen_through
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import percentiles_of
 
@@ -47,6 +52,9 @@ class Editor:
         A trained model.
     data
         The dataset it was trained on (checked by fingerprint).
+    device
+        Where networks and their curvature are computed: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are
+        solved on the CPU in any case, and edited models lie there.
 
     Examples
     --------
@@ -59,7 +67,7 @@ class Editor:
     0
     """
 
-    def __init__(self, model: ConceptBottleneck, data: Dataset) -> None:
+    def __init__(self, model: ConceptBottleneck, data: Dataset, *, device: Device = None) -> None:
         _check_kinds(model, data)
         if model.provenance.data_fingerprint and model.provenance.data_fingerprint != data.fingerprint:
             raise InputError(
@@ -72,8 +80,10 @@ class Editor:
             raise InputError(
                 "concepts or classes of the model and the data differ; pass the data it was trained on"
             )
-        self.model, self.data = model, data
-        self.state = EditorState(model, data)
+        self.model, self.data, self.device = model, data, placed(device)
+        if model.front is not None and device is not None:
+            model.front.device = self.device
+        self.state = EditorState(_on(model, self.device), seen_through(model.front, data))
 
     def __repr__(self) -> str:
         return f"Editor({self.model!r}, {self.data!r}, kept: {', '.join(self.state.seconds) or 'nothing yet'})"
@@ -102,10 +112,13 @@ class Editor:
         chosen = _options(options)
         started = time.monotonic()
         edited, changes = self._edited(edit)
-        alignment = align(self.model, self.data, changes.edit, edited, self.state.terms)
+        seen = seen_through(self.model.front, edited)
+        alignment = align(self.state.model, self.state.data, changes.edit, seen, self.state.terms)
         seconds: dict[str, float] = {"prepare": time.monotonic() - started}
         if not changes.edit:
             return self._nothing(alignment, method, seconds, changes)
+        for data in (self.state.data, seen):
+            extract_missing(data)
         before, mark = dict(self.state.seconds), time.monotonic()
         outcome = METHODS[method](alignment, self.state, chosen)
         fitted = {name: cost - before.get(name, 0.0) for name, cost in self.state.seconds.items()}
@@ -113,9 +126,10 @@ class Editor:
         seconds |= {f"fit {name} (kept for later edits)": cost for name, cost in fitted.items()}
         seconds["edit"] = time.monotonic() - mark - sum(fitted.values())
         mark = time.monotonic()
+        outcome = dataclasses.replace(outcome, model=_on(outcome.model, self.device))
         report, facts = report_of(alignment, self.state, outcome, method)
         seconds["report"] = time.monotonic() - mark
-        model = outcome.model
+        model = _on(outcome.model, torch.device("cpu"))
         model.provenance = dataclasses.replace(model.provenance, data_fingerprint=edited.fingerprint)
         model.put_percentiles(percentiles_of(alignment.after))
         return EditResult(model, edited, report | {"seconds": seconds, "notes": changes.notes()}, facts)
@@ -130,8 +144,9 @@ class Editor:
         It takes along what the edit has found out, and with ``curvature`` EK-FAC factors that were fitted, as long
         as they are not stale (:class:`~ecbm.edit.state.EditorState`).
         """
-        editor = Editor(result.model, result.data)
-        editor.state = self.state.follow(result.model, result.data, result.facts, curvature=curvature)
+        editor = Editor(result.model, result.data, device=self.device)
+        state = editor.state
+        editor.state = self.state.follow(state.model, state.data, result.facts, curvature=curvature)
         return editor
 
     def _edited(self, edit: Edit | Sequence[Edit]) -> tuple[Dataset, Changes]:
@@ -156,6 +171,17 @@ class Editor:
             "seconds": seconds,
         }
         return EditResult(self.model, self.data, report)
+
+
+def _on(model: ConceptBottleneck, device: torch.device) -> ConceptBottleneck:
+    """The model with its networks on a device; itself where they are there."""
+    if model.recipe.is_linear or device_of(model.backbone) == device:
+        return model
+    other = copy.copy(model)
+    # The modules of a shallow copy are in a dictionary that both would share.
+    other._modules = dict(model._modules)
+    other.backbone = copy.deepcopy(model.backbone).to(device)
+    return other
 
 
 def _check_kinds(model: Any, data: Any) -> None:

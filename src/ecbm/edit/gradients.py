@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from ecbm.devices import device_of
 from ecbm.read.inputs import Inputs, TensorInputs, rows_at_once
 from ecbm.train.heads.activations import TiedLinear
 from ecbm.train.model import ConceptBottleneck
@@ -30,8 +31,9 @@ class ConceptPart(nn.Module):
         self.concept_head = concept_head
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.concept_head(self.backbone(x).to(self.concept_head.weight.dtype))
-        return logits
+        head = self.concept_head.weight
+        logits: Tensor = self.concept_head(self.backbone(x.to(head.device)).to(head.dtype))
+        return logits.cpu()
 
     @property
     def untied(self) -> ConceptPart:
@@ -53,7 +55,10 @@ def concept_part(model: ConceptBottleneck) -> ConceptPart:
     head = TiedLinear.of(copy.deepcopy(model.concept_head), model.layout)
     if model.recipe.is_linear:
         return ConceptPart(nn.Identity(), head)
-    return ConceptPart(copy.deepcopy(model.backbone), head.float())
+    here = device_of(model.backbone)
+    # Curvature sums in float64, which Apple's accelerators do not have.
+    here = torch.device("cpu") if here.type == "mps" else here
+    return ConceptPart(copy.deepcopy(model.backbone).to(here), head.float().to(here))
 
 
 def gradient_sum(part: ConceptPart, inputs: Inputs | Tensor, terms: ConceptTerms, rows: Tensor) -> Vector:

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from ecbm.devices import device_of
 from ecbm.edit.alignment import Alignment, Matching
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs, rows_at_once
@@ -58,7 +59,8 @@ class KeptMaps:
         size = rows_at_once(inputs.shape)
         with torch.no_grad():
             for start in range(0, max(len(inputs), 1), size):
-                maps = front(inputs.take(range(start, min(start + size, len(inputs)))))
+                rows = inputs.take(range(start, min(start + size, len(inputs))))
+                maps = front(rows.to(device_of(front))).cpu()
                 found = found or cls._empty(len(inputs), maps)
                 found.values[start : start + len(maps)] = found._as_kept(maps)
         assert found is not None
@@ -129,7 +131,7 @@ class FreshMaps:
 
     def take(self, rows: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._front(self._inputs.take(rows))  # type: ignore[no-any-return]
+            return self._front(self._inputs.take(rows).to(device_of(self._front))).cpu()  # type: ignore[no-any-return]
 
 
 def tail_design(cut: Cut, maps: Maps, shape: tuple[int, ...]) -> Tensor:
@@ -142,7 +144,7 @@ def tail_design(cut: Cut, maps: Maps, shape: tuple[int, ...]) -> Tensor:
     size, design = rows_at_once(shape), torch.empty(0)
     with torch.no_grad():
         for rows in torch.arange(len(maps)).split(size):
-            features = cut.tail(maps.take(rows))
+            features = cut.tail(maps.take(rows).to(device_of(cut.tail))).cpu()
             if not len(design):
                 design = torch.ones(len(maps), features.shape[1] + 1, dtype=torch.float64)
             design[rows, :-1] = features.double()

@@ -28,6 +28,7 @@ from ecbm.keep.records import Version, erased, untrained
 from ecbm.keep.removed import removed_concepts
 from ecbm.keep.signature import Signature, start_from
 from ecbm.keep.stored_datasets import store_dataset, store_edited
+from ecbm.keep.stored_features import keep_features, open_features
 from ecbm.keep.stored_models import store_model
 from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.workspace import Workspace
@@ -136,15 +137,24 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     start_from(version.version, expected)
     if version.data is None:
         raise erased(version)
-    recipe = recipe or workspace.recipe
+    if recipe is None:
+        recipe = workspace.recipe
+        workspace.check_trusted(recipe)
     signed = signature.details()
     data = workspace.data(version.version)
     cache = workspace.folder / "cache"
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
-    trained = train_and_tell(data, recipe, checkpoint=cache / f"training-{name}.safetensors")
+    checkpoint = cache / f"training-{name}.safetensors"
+    trained = train_and_tell(
+        data,
+        recipe,
+        checkpoint=checkpoint,
+        keep=lambda front: open_features(workspace.folder, front, writes=True),
+        device=workspace.device,
+    )
     model = trained.model
-    editor = Editor(model, data)
+    editor = Editor(model, data, device=workspace.device)
     editor.state.prepare(trained.design, trained.basis)
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
     return _keep_trained(workspace, version, editor, "trained", [*signed, *how])
@@ -171,7 +181,8 @@ def _keep_trained(
     model, data = editor.model, editor.data
     backbone = model.recipe.to_dict()["backbone"]
     learnt = len(data.split("train"))
-    words = f"{verb} a {model.recipe.regime} model ({backbone} backbone) on {counted(learnt, 'training sample')}"
+    kind = f"{backbone} backbone{', frozen' if model.recipe.is_frozen else ''}"
+    words = f"{verb} a {model.recipe.regime} model ({kind}) on {counted(learnt, 'training sample')}"
     method = {"trained": "train", "imported": "import"}[verb]
     summary = {"words": words, "method": method, "backbone": backbone, "shape": shape_of(data)}
     facts = {"data": data.fingerprint, "model": model.fingerprint}
@@ -179,6 +190,7 @@ def _keep_trained(
         stored = store_model(model, opened.put)
         new = NewVersion("train", version.version, stored, version.data, summary, facts)
         number = opened.commit_version(new, details)
+        keep_features(model, data)
         keep_facts(workspace.folder, editor, Recalled(number))
     return number
 
@@ -190,7 +202,8 @@ def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, Version
         raise erased(version)
     if version.model is None:
         raise untrained(workspace.folder, version)
-    editor = Editor(workspace.model(version.version), workspace.data(version.version))
+    model, data = workspace.model(version.version), workspace.data(version.version)
+    editor = Editor(model, data, device=workspace.device)
     recall_curvature(workspace.folder, editor)
     return editor, version, recall_facts(workspace.folder, editor, version.version)
 
@@ -242,5 +255,6 @@ def edit_model(
         details = [*signed, *how, Detail("report", plain(result.report)), *edit_details(changes)]
         new = NewVersion("edit", parent.version, model, data, summary, facts)
         version = opened.commit_version(new, details)
+        keep_features(result.model, result.data)
         keep_facts(workspace.folder, editor.follow(result, curvature=False), recalled)
     return version, result.report

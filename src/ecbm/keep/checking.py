@@ -24,13 +24,17 @@ __all__ = ["check_workspace"]
 
 _BACKUP = "restore it from a backup"
 _KNOWN = {database.NAME, f"{database.NAME}-wal", f"{database.NAME}-shm", "seal", "changing", transaction.LOCK}
-_FOLDERS = {"objects", "unfinished", *SIDE_FOLDERS}
+_FOLDERS = {"objects", "unfinished", "features", *SIDE_FOLDERS}
 
 Problem = dict[str, str]
 
 
 def check_workspace(
-    folder: str | Path, *, repair: bool = False, replay: bool | Sequence[int | str] = False
+    folder: str | Path,
+    *,
+    repair: bool = False,
+    replay: bool | Sequence[int | str] = False,
+    trust: Sequence[str] = (),
 ) -> dict[str, Any]:
     """:meth:`ecbm.Workspace.check`, also of a folder whose records are too damaged for being opened.
 
@@ -44,9 +48,9 @@ def check_workspace(
         raise InputError(f"{folder}: not a workspace (no {database.NAME}); make one with 'ecbm init'")
     numbers = _numbers(folder, replay)
     with _locked(folder) as writable:
-        result = _check(folder, repair, writable)
+        result = _check(folder, repair, writable, trust)
     # Without the lock: it may take as long as all trainings together.
-    return result if numbers is None else _with_replay(folder, result, numbers)
+    return result if numbers is None else _with_replay(folder, result, numbers, trust)
 
 
 def _numbers(folder: Path, replay: bool | Sequence[int | str]) -> list[int] | None:
@@ -62,11 +66,13 @@ def _numbers(folder: Path, replay: bool | Sequence[int | str]) -> list[int] | No
         return []
 
 
-def _with_replay(folder: Path, result: dict[str, Any], numbers: Sequence[int]) -> dict[str, Any]:
+def _with_replay(
+    folder: Path, result: dict[str, Any], numbers: Sequence[int], trust: Sequence[str]
+) -> dict[str, Any]:
     from ecbm.keep.replay import replay_versions
     from ecbm.keep.workspace import Workspace
 
-    verdicts = replay_versions(Workspace(folder), numbers) if numbers else []
+    verdicts = replay_versions(Workspace(folder, trust=trust), numbers) if numbers else []
     problems = result["problems"] + [
         {"problem": f"version {one.version}: {one.why}", "repair": _BACKUP} for one in verdicts if one.same is False
     ]
@@ -89,7 +95,7 @@ def _locked(folder: Path) -> Iterator[bool]:
         yield writable
 
 
-def _check(folder: Path, repair: bool, writable: bool) -> dict[str, Any]:
+def _check(folder: Path, repair: bool, writable: bool, trust: Sequence[str]) -> dict[str, Any]:
     problems: list[Problem] = []
     notes: list[str] = []
     counts = {"versions": 0, "ledger_entries": 0, "files": 0}
@@ -109,7 +115,7 @@ def _check(folder: Path, repair: bool, writable: bool) -> dict[str, Any]:
     run("versions", lambda: _versions(folder, counts))
     run("files", lambda: _files(folder, counts, notes))
     if not problems:
-        run("the current version", lambda: _current(folder))
+        run("the current version", lambda: _current(folder, trust))
     if seal is not None:
         if repair and writable and not problems:
             _seal_again(folder)
@@ -231,11 +237,11 @@ def _users(connection: sqlite3.Connection) -> dict[str, list[int]]:
     return found
 
 
-def _current(folder: Path) -> Iterator[Problem]:
+def _current(folder: Path, trust: Sequence[str]) -> Iterator[Problem]:
     from ecbm.keep.stored_datasets import fingerprint_of_bytes
     from ecbm.keep.workspace import Workspace
 
-    workspace = Workspace(folder)
+    workspace = Workspace(folder, trust=trust)
     version = workspace.version()
     facts = workspace.described([version])[0]["fingerprints"]
     if fingerprint_of_bytes(workspace.data(version.version)) != facts.get("data"):

@@ -36,8 +36,8 @@ def compare_versions(workspace: Workspace, first: str, second: str, split: str |
     shared = [name for name in parts[0].ids if name in parts[1].rows_by_id]
     if not shared:
         raise InputError(f"versions {a.version} and {b.version} share no sample in the {chosen} split")
-    inputs = [part.inputs.subset([part.rows_by_id[name] for name in shared]) for part in parts]
-    logits = [model.concept_logits(x) for model, x in zip(models, inputs, strict=True)]
+    both = [part.select([part.rows_by_id[name] for name in shared]) for part in parts]
+    logits = [model.concept_logits(part) for model, part in zip(models, both, strict=True)]
     concepts = {}
     for name in dict.fromkeys([*models[0].layout.by_name, *models[1].layout.by_name]):
         rows = [one["per_concept"].get(name, {}).get("accuracy") for one in metrics]

@@ -7,17 +7,31 @@ the work.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from ecbm.errors import EcbmError
 from ecbm.keep import database, durable
 from ecbm.keep.objects import ObjectStore
+from ecbm.read.digests import RowDigests
 
 __all__ = ["SIDE_FOLDERS", "finish_erasure"]
 
 # What lies beside the versions and may show a sample: models that were exported, unfinished trainings, thumbnails.
 SIDE_FOLDERS = ("exports", "cache", "thumbnails")
+
+
+def _kept_inputs(connection: sqlite3.Connection, store: ObjectStore) -> RowDigests:
+    """Digests of the inputs that the versions which are left still have."""
+    from ecbm.keep.stored_inputs import load_digests
+
+    chunks: list[dict[str, Any]] = []
+    for (text,) in connection.execute("SELECT data FROM versions WHERE data IS NOT NULL"):
+        manifest = json.loads(text)
+        chunks += [*manifest["chunks"], *(chunk for delta in manifest["deltas"] for chunk in delta["chunks"])]
+    return load_digests(chunks, store)
 
 
 def finish_erasure(folder: Path, connection: sqlite3.Connection) -> bool:
@@ -27,9 +41,12 @@ def finish_erasure(folder: Path, connection: sqlite3.Connection) -> bool:
     """
     if connection.execute("SELECT 1 FROM meta WHERE name = 'erasing'").fetchone() is None:
         return False
+    from ecbm.keep.stored_features import destroy_features
+
     store = ObjectStore(folder)
     known = {digest for (digest,) in connection.execute("SELECT digest FROM objects")}
     store.discard(store.strangers(known), shred=True)
+    destroy_features(folder, _kept_inputs(connection, store))
     for name in SIDE_FOLDERS:
         for path in sorted((folder / name).rglob("*")):
             if path.is_file() and not path.is_symlink():

@@ -138,7 +138,8 @@ def _without(
         if dropped:
             why = f"nothing else had {counted(len(dropped), 'class or concept')}, so the model was trained anew"
         recipe = model.recipe_for(reduced.concept_names)
-        retrained = train(reduced, recipe.replace(patience=None) if no_validation else recipe)
+        recipe = recipe.replace(patience=None) if no_validation else recipe
+        retrained = train(reduced, recipe, front=model.front)
         return reduced, retrained, {"method": "retrain", "why": why}, dropped
     result = Editor(model, data).apply(Edit(remove_samples=present), method, **options)
     return result.data, result.model, result.report, []

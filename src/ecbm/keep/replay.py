@@ -230,7 +230,7 @@ def _computed(
     try:
         if version.kind == "train":
             recipe = Recipe.from_dict(options["recipe"]).replace(weights=kept.recipe.weights)
-            return {"data": before.fingerprint, "model": train(before, recipe).fingerprint}
+            return {"data": before.fingerprint, "model": train(before, recipe, front=kept.front).fingerprint}
         result = editors.applied(version, root, editors.at(parent, root), options, details)
     except DamagedError as error:  # of a version further back
         raise _Incomparable(f"what it was made from cannot be read ({error})") from None

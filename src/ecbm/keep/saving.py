@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from ecbm.files import flush_folder, refusing_places, write_json, write_safetens
 from ecbm.keep.card import model_card
 from ecbm.read.concept_types import layout_of
 from ecbm.train.backbones import build_backbone, feature_width
+from ecbm.train.front import Front, FrontSettings
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 
@@ -28,6 +30,7 @@ __all__ = ["config_of", "load", "model_from", "save"]
 
 FORMAT_VERSION = 1
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
+_FRONT = "front.safetensors"
 
 
 def save(
@@ -71,6 +74,8 @@ def _save(
         temporary.chmod(0o755)
         write_json(temporary / _CONFIG, config)
         write_safetensors(temporary / _WEIGHTS, model.state_dict(), {"format": "pt"})
+        if model.front is not None:
+            write_safetensors(temporary / _FRONT, model.front.weights(), {"format": "pt"})
         write_text(temporary / _CARD, model_card(model, metrics, about))
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
@@ -96,7 +101,8 @@ def config_of(model: ConceptBottleneck) -> dict[str, Any]:
     layout = model.layout
     typed = {} if layout.plain else {"concept_types": layout.declared, "units": layout.units}
     number = {"target": {"kind": "number", "unit": model.target_unit}} if model.predicts_number else {}
-    return {
+    front = {} if model.front is None else {"front": model.front.settings.to_dict()}
+    return front | {
         "format": "ecbm-model",
         "format_version": FORMAT_VERSION,
         "ecbm_version": __version__,
@@ -151,7 +157,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBottleneck:
+def load(folder: str | Path, *, backbone: nn.Module | None = None, trust: Sequence[str] = ()) -> ConceptBottleneck:
     """Load a saved model, bit for bit; shapes, finiteness, format version and fingerprint are checked.
 
     Parameters
@@ -160,6 +166,8 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
         Folder written by :func:`save`.
     backbone
         The module of a custom backbone (only its architecture matters; weights come from the file).
+    trust
+        Modules that may be imported to build a backbone of somebody's own (``"package.module:factory"``).
     """
     folder = Path(folder)
     config = _read_config(folder)
@@ -170,7 +178,34 @@ def load(folder: str | Path, *, backbone: nn.Module | None = None) -> ConceptBot
         state = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
-    return model_from(config, state, folder / _CONFIG, path, backbone)
+    return model_from(config, state, folder / _CONFIG, path, backbone, lambda: _read_front(folder / _FRONT), trust)
+
+
+def _read_front(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path}: the weights of the frozen network cannot be read ({error})") from None
+
+
+def front_from(
+    config: Mapping[str, Any],
+    recipe: Recipe,
+    backbone: nn.Module | None,
+    weights: Callable[[], Mapping[str, Tensor]],
+    trust: Sequence[str],
+) -> Front | None:
+    """The front that a config speaks of; its weights are read when they are needed."""
+    if "front" not in config:
+        return None
+    settings = FrontSettings.from_dict(config["front"])
+    if settings.frozen == "none":
+        return Front(settings, {}, trust=trust)
+    if settings.backbone == "custom" and backbone is not None:
+        network = copy.deepcopy(backbone)
+        network.load_state_dict(dict(weights()))
+        return Front(settings, weights, network)
+    return Front(settings, weights, trust=trust)
 
 
 def _target(given: Any, path: Path) -> tuple[Tensor | None, str]:
@@ -188,15 +223,25 @@ def model_from(
     config_path: Path,
     path: Path,
     backbone: nn.Module | None = None,
+    frozen_weights: Callable[[], Mapping[str, Tensor]] = dict,
+    trust: Sequence[str] = (),
 ) -> ConceptBottleneck:
-    """The model of a config and its tensors; the paths are those named in errors."""
+    """The model of a config and its tensors; the paths are those named in errors.
+
+    ``frozen_weights`` reads those of the front, when a picture first goes through it.
+    """
     try:
-        recipe = Recipe.from_dict(config["recipe"], backbone).replace(weights=None)
+        recipe = Recipe.from_dict(config["recipe"], backbone)
         shape = tuple(config["input_shape"])
+        front = front_from(config, recipe, backbone, frozen_weights, trust)
+        seen = shape if front is None else front.shape
         with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: the caller's seed is not used up
-            fresh = build_backbone(recipe, shape)
-        width = feature_width(fresh, shape)
-    except (InputError, TypeError, AttributeError, RuntimeError) as error:
+            if front is not None and not recipe.is_frozen:
+                fresh = front.tail()
+            else:
+                fresh = build_backbone(recipe if front is not None else recipe.replace(weights=None), seen)
+        width = feature_width(fresh, seen)
+    except (InputError, TypeError, AttributeError, RuntimeError, KeyError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"{config_path}: recipe cannot be built ({reason})") from None
     k, classes = len(config["concept_names"]), len(config["class_names"])
@@ -219,6 +264,7 @@ def model_from(
         Provenance(config["data_fingerprint"], config["training"]),
         layout,
         None,
+        front,
         *_target(config.get("target"), config_path),
     )
     expected = model.state_dict()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from safetensors.torch import load as tensors_from
@@ -32,16 +32,25 @@ def store_model(model: ConceptBottleneck, put: Callable[[bytes], str]) -> dict[s
     for name, tensor in sorted(model.state_dict().items()):
         groups.setdefault(_part(name), {})[name] = tensor.detach().cpu().contiguous().clone()
     parts = {part: put(tensor_bytes(tensors)) for part, tensors in groups.items()}
+    if model.front is not None and model.front.keeps:
+        # The same bytes in every version: the store keeps them once.
+        parts["front"] = put(tensor_bytes({n: t.contiguous().clone() for n, t in model.front.weights().items()}))
     # With what training took, which a budget for editing is a share of.
     config = config_of(model) | {"training": plain(dict(model.provenance.training))}
     return {"config": put(canonical(config).encode()), "parts": parts}
 
 
-def load_model(manifest: dict[str, Any], store: ObjectStore) -> ConceptBottleneck:
-    """The model of a manifest, bit for bit."""
+def load_model(manifest: dict[str, Any], store: ObjectStore, trust: Sequence[str] = ()) -> ConceptBottleneck:
+    """The model of a manifest, bit for bit; ``trust`` as for :func:`ecbm.load`."""
     config = json.loads(store.get(manifest["config"]))
     state: dict[str, Tensor] = {}
-    for digest in manifest["parts"].values():
+    parts = dict(manifest["parts"])
+    front = parts.pop("front", None)
+    for digest in parts.values():
         state |= tensors_from(store.get(digest))
     path = store.path(manifest["config"])
-    return model_from(config, state, path, path)
+
+    def frozen_weights() -> dict[str, Tensor]:
+        return {} if front is None else dict(tensors_from(store.get(front)))
+
+    return model_from(config, state, path, path, frozen_weights=frozen_weights, trust=trust)

@@ -21,6 +21,7 @@ from ecbm.keep.signature import Signature
 from ecbm.words import counted, local_time, summary_words
 
 if TYPE_CHECKING:
+    from ecbm.devices import Device
     from ecbm.edit.edit import Edit
     from ecbm.keep.stored_datasets import DatasetReader
     from ecbm.read.dataset import Dataset
@@ -43,6 +44,10 @@ class Workspace(Records):
     ----------
     folder
         A folder made by ``ecbm init`` or :meth:`create`.
+    trust
+        Modules that may be imported to build a backbone of somebody's own (``"package.module:factory"``).
+    device
+        Where networks run: ``"cpu"`` (the default), ``"auto"``, ``"cuda"``, ``"mps"``.
 
     Examples
     --------
@@ -61,8 +66,9 @@ class Workspace(Records):
     [(2, 'taken twice'), (1, None), (0, None)]
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, trust: Sequence[str] = (), device: Device = None) -> None:
         super().__init__(folder)
+        self._trust, self.device = tuple(trust), device
         self._reader: DatasetReader | None = None
         self._model: tuple[dict[str, Any], ConceptBottleneck] | None = None
 
@@ -77,6 +83,7 @@ class Workspace(Records):
         source: str = "",
         reason: str = "",
         author: str = "",
+        device: Device = None,
     ) -> Workspace:
         """Make a workspace with a dataset (version 0); the folder appears whole or not at all.
 
@@ -92,6 +99,8 @@ class Workspace(Records):
             A model that was trained elsewhere on this very data (checked by fingerprint), kept as version 1.
         source
             Where the data came from, for the log and for what an erasure cannot reach.
+        device
+            As for :class:`Workspace`.
 
         Returns
         -------
@@ -101,7 +110,8 @@ class Workspace(Records):
         from ecbm.keep.actions import create_workspace
 
         create_workspace(folder, data, recipe, model=model, source=source, signature=Signature(author, reason))
-        return cls(folder)
+        own = [recipe.backbone_text.partition(":")[0]] if recipe is not None and recipe.is_own else []
+        return cls(folder, trust=own, device=device)
 
     @property
     def recipe(self) -> Recipe:
@@ -109,6 +119,13 @@ class Workspace(Records):
         from ecbm.train.recipe import Recipe
 
         return Recipe.from_dict(json.loads(self.meta()["recipe"]))
+
+    def check_trusted(self, recipe: Recipe) -> None:
+        """Refuse the workspace's own recipe where it names code that nobody here has allowed."""
+        from ecbm.trust import check_trusted
+
+        if recipe.is_own:
+            check_trusted(recipe.backbone_text, self._trust)
 
     # -- changing the model --------------------------------------------------------------------------------
 
@@ -266,7 +283,7 @@ class Workspace(Records):
         """
         from ecbm.keep.checking import check_workspace
 
-        return check_workspace(self.folder, repair=repair, replay=replay)
+        return check_workspace(self.folder, repair=repair, replay=replay, trust=self._trust)
 
     def export(
         self,
@@ -335,13 +352,16 @@ class Workspace(Records):
 
     def model(self, number: int | str | None = None) -> ConceptBottleneck:
         """The model of a version; the current one by default. It is yours: changing it changes nothing here."""
+        from ecbm.keep.stored_features import attach_features
         from ecbm.keep.stored_models import load_model
 
         def read(version: Version) -> ConceptBottleneck:
             if version.model is None:
                 raise erased(version) if not version.kept else untrained(self.folder, version)
             if self._model is None or self._model[0] != version.model:
-                self._model = version.model, load_model(version.model, self.store)
+                self._model = version.model, load_model(version.model, self.store, self._trust)
+                attach_features(self.folder, self._model[1])
+                _place(self._model[1], self.device)
             return copy.deepcopy(self._model[1])
 
         return self._steadily(number, read)
@@ -360,3 +380,15 @@ class Workspace(Records):
             if now == version:
                 raise
             return read(now)
+
+
+def _place(model: ConceptBottleneck, device: Device) -> None:
+    """Put a model's network where the workspace's networks run."""
+    from ecbm.devices import placed
+
+    if device is None:
+        return
+    if model.front is not None:
+        model.front.device = placed(device)
+    if not model.recipe.is_linear:
+        model.backbone.to(placed(device))

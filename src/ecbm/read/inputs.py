@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ecbm.errors import InputError
-from ecbm.read.digests import DIGEST_SIZE
+from ecbm.read.digests import DIGEST_SIZE, RowDigests
 from ecbm.read.pictures import PictureStore
 
 if TYPE_CHECKING:
@@ -230,6 +231,10 @@ class ImageInputs:
     def take(self, rows: Sequence[int] | Tensor) -> Tensor:
         return _to_float(self.raw(rows))
 
+    def digests(self) -> RowDigests:
+        """The digest of every picture; made while it is decoded."""
+        return self._store.digests(self._indices)
+
     def subset(self, rows: Sequence[int]) -> ImageInputs:
         part = object.__new__(ImageInputs)
         part._store = self._store
@@ -237,11 +242,16 @@ class ImageInputs:
         return part
 
 
-def digest_rows(inputs: Inputs, chunk: int = 512) -> list[bytes]:
+def digest_rows(inputs: Inputs, chunk: int = 512) -> RowDigests:
     """A 16-byte digest of every input, made of what the model sees and not of how the file encodes it."""
+    if isinstance(inputs, ImageInputs):
+        return inputs.digests()
+    if isinstance(inputs, JoinedInputs):
+        empty = np.zeros((0, DIGEST_SIZE), np.uint8)
+        return RowDigests(np.concatenate([empty, *(digest_rows(part, chunk).table for part in inputs._parts)]))
     digests: list[bytes] = []
     for start in range(0, len(inputs), chunk):
         block = inputs.raw(range(start, min(start + chunk, len(inputs)))).numpy()
         tag = f"{block.dtype}{block.shape[1:]}".encode()
         digests += [hashlib.blake2b(tag + row.tobytes(), digest_size=DIGEST_SIZE).digest() for row in block]
-    return digests
+    return RowDigests.of(digests)

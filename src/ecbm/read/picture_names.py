@@ -11,7 +11,7 @@ from ecbm.read.pictures import open_archive
 
 __all__ = ["PICTURES", "classes_by_folder", "pictures_by_id", "pictures_in"]
 
-PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp")
+PICTURES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".dcm")
 _SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 

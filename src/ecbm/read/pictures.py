@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import hashlib
 import os
+import weakref
 import zipfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,14 +13,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from ecbm.errors import InputError
 from ecbm.options import option
+from ecbm.read.decoding import decode_picture, undecodable
+from ecbm.read.digests import DIGEST_SIZE, RowDigests
 
 __all__ = ["PictureStore", "open_archive"]
 
-_CACHE_LIMIT_BYTES = 4 * 2**30
+# Decoded pictures that all stores of a process keep together; what is beyond it is decoded whenever it is needed.
+_CACHE_LIMIT_BYTES = 2**29
+_reserved = 0
+_DIGESTED_AT_ONCE = 512
 _THREADS = max(1, min(8, os.cpu_count() or 1))
 
 
@@ -31,6 +37,21 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     except Exception as error:
         reason = " ".join(str(error).split())[:150]
         raise InputError(f"{path}: not a readable zip archive ({reason}); replace the file") from None
+
+
+def _reserve(owner: object, size: int) -> bool:
+    """Take ``size`` bytes out of the limit for as long as ``owner`` lives; false if there are not as many left."""
+    global _reserved
+    if _reserved + size > _CACHE_LIMIT_BYTES:
+        return False
+    _reserved += size
+    weakref.finalize(owner, _release, size)
+    return True
+
+
+def _release(size: int) -> None:
+    global _reserved
+    _reserved -= size
 
 
 class PictureStore:
@@ -76,14 +97,17 @@ class PictureStore:
     def _make_cache(self) -> None:
         shape = (len(self.names), 3, *self.size)
         # The operating system gives memory only to pages that are written, so unused pictures cost nothing.
-        keep = int(np.prod(shape, dtype=np.int64)) <= _CACHE_LIMIT_BYTES
+        keep = _reserve(self, int(np.prod(shape, dtype=np.int64)))
         self._pixels: NDArray[np.uint8] | None = np.empty(shape, np.uint8) if keep else None
         self._known: NDArray[np.bool_] = np.zeros(len(self.names), bool)
+        # Digests are made while pixels are at hand: reading pictures a second time takes longer than hashing them.
+        self._digests = np.zeros((len(self.names), DIGEST_SIZE), np.uint8)
+        self._digested: NDArray[np.bool_] = np.zeros(len(self.names), bool)
 
     def __getstate__(self) -> dict[str, Any]:
         # Worker processes open the archive themselves and decode what they need.
         state = dict(self.__dict__)
-        for name in ("_archive", "_pixels", "_known"):
+        for name in ("_archive", "_pixels", "_known", "_digests", "_digested"):
             del state[name]
         return state
 
@@ -115,11 +139,26 @@ class PictureStore:
         self._decode_into(result, wanted, np.arange(len(wanted)))
         return result
 
+    def digests(self, indices: Sequence[int]) -> RowDigests:
+        """The digest of each picture's pixels, made when they were decoded."""
+        wanted = np.asarray(indices, np.int64)
+        fresh = np.unique(wanted[~self._digested[wanted]])
+        for part in np.array_split(fresh, -(-len(fresh) // _DIGESTED_AT_ONCE)) if len(fresh) else ():
+            self.pixels(part.tolist())
+        return RowDigests(self._digests[wanted])
+
     def _decode_into(
         self, target: NDArray[np.uint8], indices: NDArray[np.int64], places: NDArray[np.int64]
     ) -> None:
+        tag = f"uint8{target.shape[1:]}".encode()
+
         def one(index: int, place: int) -> None:
             target[place] = self._decode(index)
+            if not self._digested[index]:
+                digest = hashlib.blake2b(tag, digest_size=DIGEST_SIZE)
+                digest.update(target[place].data)
+                self._digests[index] = np.frombuffer(digest.digest(), np.uint8)
+                self._digested[index] = True
 
         pairs = zip(indices.tolist(), places.tolist(), strict=True)
         if len(indices) < 16 or _THREADS == 1:
@@ -151,16 +190,10 @@ class PictureStore:
 
     def _open(self, index: int) -> Image.Image:
         try:
-            picture: Image.Image = Image.open(io.BytesIO(self.read(index)))
-            picture.load()
-            if picture.mode.startswith("I"):
-                # 16-bit grey: Pillow's own conversion would clip all but the darkest values.
-                picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-            return picture.convert("RGB")
+            return decode_picture(self.read(index))
         # Decoders and archives raise nearly every kind of exception on damaged files.
         except Exception as error:
-            why = f"cannot be decoded ({_reason(error)})"
-            raise InputError(f"{self.where(index)}: {why}; replace the file") from None
+            raise InputError(f"{self.where(index)}: {undecodable(error)}") from None
 
     def _size_of_first(self) -> tuple[int, int]:
         if not self.names:
@@ -180,10 +213,3 @@ class PictureStore:
             picture = picture.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=3.0)
         decoded: NDArray[np.uint8] = np.asarray(picture, np.uint8).transpose(2, 0, 1)
         return decoded
-
-
-def _reason(error: Exception) -> str:
-    """Why a picture was not decoded. Pillow names the memory it read from, which says nothing to a person."""
-    if isinstance(error, UnidentifiedImageError):
-        return "it is no picture of a known kind"
-    return " ".join(str(error).split())[:150]

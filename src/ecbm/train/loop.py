@@ -6,7 +6,8 @@ import copy
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ from ecbm import parallel
 from ecbm.errors import EcbmError
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
+from ecbm.train.augmentation import augmented
 from ecbm.train.checkpoint import Checkpoint
 
-__all__ = ["LoopResult", "fit"]
+__all__ = ["FUSED", "LoopResult", "fit"]
+
+# Where torch has a fused Adam.
+FUSED = ("cpu", "cuda", "mps")
 
 _KEEP_IN_MEMORY_BYTES = 2 * 2**30
 
@@ -53,10 +58,19 @@ def _settled(epochs: int) -> int:
     return round(0.6 * epochs) - 1
 
 
-def _batches(count: int, size: int, seed: int, epoch: int) -> list[Tensor]:
+def _longest(by_prefix: dict[str, float], name: str) -> float:
+    """The value of the longest prefix that a name begins with."""
+    return by_prefix[max((key for key in by_prefix if name.startswith(key)), key=len)]
+
+
+def _batches(count: int, size: int, seed: int, epoch: int, chances: Tensor | None = None) -> list[Tensor]:
     """Shuffled batches of one epoch. A short last one joins its neighbour: BatchNorm needs two a process."""
     generator = torch.Generator().manual_seed(_epoch_seed(seed, epoch))
-    parts = list(torch.randperm(count, generator=generator).split(size))
+    if chances is None:
+        order = torch.randperm(count, generator=generator)
+    else:
+        order = torch.multinomial(chances, count, replacement=True, generator=generator)
+    parts = list(order.split(size))
     if len(parts) > 1 and len(parts[-1]) < 2 * parallel.world_size():
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
@@ -107,6 +121,19 @@ class _Held:
     def take(self, rows: Tensor) -> Tensor:
         return self._tensor[rows] if self._tensor is not None else self._inputs.take(rows)
 
+    def batches(self, order: list[Tensor]) -> Iterator[Tensor]:
+        """Inputs batch by batch; where they have to be read, the next is read while one is computed."""
+        if self._tensor is not None:
+            yield from (self._tensor[rows] for rows in order)
+            return
+        with ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(self._inputs.take, order[0])
+            for place in range(len(order)):
+                batch = coming.result()
+                if place + 1 < len(order):
+                    coming = pool.submit(self._inputs.take, order[place + 1])
+                yield batch
+
 
 def fit(
     module: nn.Module,
@@ -123,6 +150,10 @@ def fit(
     title: str = "Training",
     checkpoint: Path | None = None,
     identity: dict[str, Any] | None = None,
+    rates: dict[str, float] | None = None,
+    augment: tuple[str, ...] = (),
+    chances: Tensor | None = None,
+    accumulate: int = 1,
 ) -> LoopResult:
     """Minimise (1/n) Σ loss + (l2/2)|θ|² in place and leave the best parameters in ``module``.
 
@@ -130,17 +161,25 @@ def fit(
     samples depends on ``seed`` and the epoch alone, so a run that is interrupted and resumed from its
     ``checkpoint`` takes the same steps as one that is not. Under several processes each takes its part of
     every batch and gradients are summed, so the batches are the same too.
+
+    ``rates`` gives parts of the module (by the beginning of their parameters' names) a multiple of the learning
+    rate; ``chances`` are weights with which samples are drawn; ``augment`` and ``accumulate`` are those of a
+    :class:`~ecbm.train.recipe.Recipe`.
     """
     started = time.monotonic()
     parameters = [p for p in module.parameters() if p.requires_grad]
     decay = l2 if isinstance(l2, dict) else {"": l2}
-    by_decay: dict[float, list[nn.Parameter]] = {}
+    scales = {"": 1.0} | (rates or {})
+    by_kind: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            prefix = max((key for key in decay if name.startswith(key)), key=len)
-            by_decay.setdefault(decay[prefix], []).append(parameter)
-    groups = [{"params": members, "weight_decay": value} for value, members in by_decay.items()]
-    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=True)
+            key = _longest(decay, name), _longest(scales, name)
+            by_kind.setdefault(key, []).append(parameter)
+    groups = [
+        {"params": members, "weight_decay": value, "scale": scale} for (value, scale), members in by_kind.items()
+    ]
+    fused = parameters[0].device.type in FUSED
+    optimiser = torch.optim.Adam(groups, lr=learning_rate, fused=fused)
     held = _Held(inputs)
     store = Checkpoint(checkpoint, identity or {}) if checkpoint is not None else None
     history: list[dict[str, float]] = []
@@ -158,19 +197,22 @@ def fit(
             module.train()
             # Dropout and the like draw from the global generator: seeded anew so that resuming changes nothing.
             torch.manual_seed(_epoch_seed(seed, epoch) + parallel.rank())
-            batches = _batches(count, batch_size, seed, epoch)
+            batches = _batches(count, batch_size, seed, epoch, chances)
             summed = torch.zeros(())
-            for position, whole in enumerate(batches):
+            mine = [whole[parallel.rank() :: parallel.world_size()] for whole in batches]
+            for position, (whole, rows, x) in enumerate(zip(batches, mine, held.batches(mine), strict=True)):
                 rate = _learning_rate(learning_rate, (epoch * len(batches) + position) / total)
                 for group in optimiser.param_groups:
-                    group["lr"] = rate
-                rows = whole[parallel.rank() :: parallel.world_size()]
-                value = loss(module, held.take(rows), rows) / len(whole)
+                    group["lr"] = rate * group["scale"]
+                x = augmented(x, augment) if augment else x
                 optimiser.zero_grad(set_to_none=True)
-                value.backward()
+                for part in torch.arange(len(rows)).chunk(accumulate):
+                    some = slice(int(part[0]), int(part[-1]) + 1)
+                    value = loss(module, x[some], rows[some]) / len(whole)
+                    value.backward()
+                    summed += value.detach() * len(whole)
                 _reduce_gradients(parameters)
                 optimiser.step()
-                summed += value.detach() * len(whole)
             _average_statistics(module)
             parallel.all_reduce_sum(summed)
             record = {"loss": float(summed) / count, "seconds": time.monotonic() - epoch_started}

@@ -12,11 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from ecbm import html
+from ecbm.devices import device_of
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.concept_types import ConceptLayout, concept_groups, plain_layout
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import Inputs, rows_at_once
 from ecbm.read.samples import Sample
+from ecbm.train.extraction import SeenInputs, seen_through
+from ecbm.train.front import Front
 from ecbm.train.heads.activations import activate
 from ecbm.train.interventions import InterventionValue, resolve_intervention
 from ecbm.train.predictions import Predicted, Probabilities
@@ -77,6 +80,8 @@ class ConceptBottleneck(nn.Module):
         Types of the concepts; ``None``: all binary.
     percentiles
         (continuous concepts, 99) percentiles of their training labels; ``None`` where there are none.
+    front
+        What happens to a picture before the backbone: preprocessing and frozen layers.
     target_scaling, target_unit
         Where the model predicts a number: mean and scale (2,) of its training labels, in whose units the label head
         speaks, and its unit. ``None``: it predicts classes.
@@ -103,10 +108,12 @@ class ConceptBottleneck(nn.Module):
         provenance: Provenance | None = None,
         layout: ConceptLayout | None = None,
         percentiles: Tensor | None = None,
+        front: Front | None = None,
         target_scaling: Tensor | None = None,
         target_unit: str = "",
     ) -> None:
         super().__init__()
+        self.front = front
         self.backbone = backbone
         self.concept_head = concept_head
         self.label_head = label_head
@@ -175,11 +182,19 @@ class ConceptBottleneck(nn.Module):
     def device(self) -> torch.device:
         return self.concept_head.weight.device
 
+    @property
+    def network_device(self) -> torch.device:
+        """Where its network runs; heads are on the CPU unless they were moved."""
+        frozen = self.front is not None and self.recipe.is_frozen
+        return self.front.device if self.front is not None and frozen else device_of(self.backbone)
+
     # -- the three stages, differentiable ------------------------------------------------------------------
 
     def concept_logits_from(self, features: Tensor) -> Tensor:
         """Concept head on feature rows."""
-        return cast(Tensor, self.concept_head(features.to(self.concept_head.weight.dtype)))
+        # First to the CPU, then to float64, which some accelerators do not have.
+        head = self.concept_head.weight
+        return cast(Tensor, self.concept_head(features.to(head.device).to(head.dtype)))
 
     def bottleneck_from(self, concept_logits: Tensor) -> Tensor:
         """What the label head reads."""
@@ -187,13 +202,30 @@ class ConceptBottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Concept logits and class logits of a batch."""
-        logits = self.concept_logits_from(self.backbone(x))
+        seen = x if self.front is None else self.front(x)
+        logits = self.concept_logits_from(self.backbone(seen.to(device_of(self.backbone))))
         return logits, self.label_head(self.bottleneck_from(logits))
 
     # -- predictions, in evaluation mode and without gradients ---------------------------------------------
 
+    @property
+    def seen_shape(self) -> tuple[int, ...]:
+        """Shape of what the backbone reads: an input, or what the front makes of it."""
+        return self.input_shape if self.front is None else self.front.shape
+
     def _batches(self, samples: Samples) -> Iterator[Tensor]:
+        """What the backbone reads, in batches."""
+        if self.front is not None and isinstance(samples, Dataset):
+            samples = seen_through(self.front, samples)
         x = _inputs_of(samples)
+        if isinstance(x, SeenInputs):
+            for part in torch.arange(len(x)).split(rows_at_once(x.shape)):
+                yield x.take(part)
+            return
+        for part in self._pixels(x):
+            yield part if self.front is None else self.front.through(part)
+
+    def _pixels(self, x: Tensor | Inputs) -> Iterator[Tensor]:
         shape = tuple(x.shape[1:] if isinstance(x, Tensor) else x.shape)
         if shape != self.input_shape:
             if isinstance(x, Tensor) and tuple(x.shape) == self.input_shape:
@@ -206,16 +238,17 @@ class ConceptBottleneck(nn.Module):
             if x.dtype == torch.uint8:
                 x = x.float() / 255
             for part in x.split(count):
-                yield part.float().to(self.device)
+                yield part.float()
             return
         for start in range(0, len(x), count):
-            yield x.take(range(start, min(start + count, len(x)))).to(self.device)
+            yield x.take(range(start, min(start + count, len(x))))
 
     def features(self, x: Samples) -> Tensor:
         """Feature rows of all inputs."""
         self.eval()
         with torch.no_grad():
-            parts = [self.backbone(part) for part in self._batches(x)]
+            here = device_of(self.backbone)
+            parts = [self.backbone(part.to(here)).to(self.device) for part in self._batches(x)]
         return torch.cat(parts) if parts else torch.zeros(0, self.concept_head.in_features)
 
     def concept_logits(self, x: Samples) -> Tensor:
@@ -370,6 +403,8 @@ class ConceptBottleneck(nn.Module):
         """Hexadecimal digest of names, recipe and every parameter and buffer."""
         total = hashlib.blake2b(digest_size=20)
         total.update(repr((self.concept_names, self.class_names, sorted(self.recipe.to_dict().items()))).encode())
+        if self.front is not None:
+            total.update(self.front.settings.identity.encode())
         if not self.layout.plain:
             total.update(repr((self.layout.declared, self.layout.units)).encode())
         if self.predicts_number:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 from torch import nn
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.train.augmentation import AUGMENTATIONS
+from ecbm.train.networks import is_own
+from ecbm.train.preprocessing import checked_preprocessing
 
 __all__ = ["BACKBONES", "BOTTLENECKS", "REGIMES", "Recipe"]
 
-BACKBONES = ("auto", "linear", "mlp", "convnet", "resnet18")
+BACKBONES = ("auto", "linear", "mlp", "convnet", "resnet18", "pretrained")
+PREFIXES = ("timm:NAME", "torchvision:NAME", "onnx:FILE", "package.module:factory")
+PRECISIONS = ("float32", "float16")
+# Fields that came later: left out of a recipe's plain form at their default, so that older fingerprints stay valid.
+_LATER: dict[str, Any] = {
+    "frozen": None, "layer": None, "preprocessing": None, "feature_precision": None, "arguments": None,
+    "mixed_precision": False, "augment": [], "backbone_rate": 1.0, "class_balanced": False, "accumulate": 1,
+}  # fmt: skip
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
 
@@ -53,7 +64,9 @@ class Recipe:
     backbone
         ``"linear"`` (frozen features, standardised with training statistics), ``"mlp"``, ``"convnet"`` (small,
         for 32–64 px), ``"resnet18"`` (torchvision's parameter names), any ``nn.Module`` that
-        maps a batch to feature rows, or ``"auto"`` (linear for feature rows, convnet for pictures).
+        maps a batch to feature rows, or ``"auto"`` (linear for feature rows, convnet for pictures). For pictures
+        also ``"pretrained"`` (the best network with weights that is installed), ``"timm:NAME"``,
+        ``"torchvision:NAME"``, ``"onnx:FILE"`` and ``"package.module:factory"`` (your own).
     regime
         ``"sequential"``: concepts first, then classes on the predicted bottleneck. ``"independent"``: classes on
         the true concepts. ``"joint"``: both at once, J_Y + ``joint_weight`` · J_C.
@@ -61,7 +74,7 @@ class Recipe:
         What the label head reads: concept ``"logits"`` or ``"probabilities"``.
     concept_l2, label_l2
         α and β of the objectives, on every parameter of the stage. ``None`` takes 0.1 for the linear backbone
-        and 1e-2 for a deep one, and 1e-2 for logits and 1e-3 for probabilities.
+        and 1e-2 for others, and 1e-2 for logits and 1e-3 for probabilities.
     label_l1
         λ of an L1 term over the label head's weights: most of them become 0, and each class reads few concepts.
         ``None``: no such term. Not for the joint regime.
@@ -81,7 +94,36 @@ class Recipe:
     small_stem
         ``resnet18`` only: a 3×3 stride-1 stem without pooling, for pictures up to 64 px.
     weights
-        File of initial weights for ``resnet18`` (safetensors, or a torchvision state dict).
+        Initial weights of ``resnet18`` and of networks by name: a file (safetensors, or a state dict), the name of
+        an installed package with weights, or ``"pretrained"`` (the library's own, from its cache or downloaded).
+    frozen
+        ``True``: the network is left as it is; its features are computed once and both heads are convex, so every
+        edit is exact. ``"until:LAYER"``: only the layers behind one are trained, on kept maps. ``False``: all of it
+        is trained. ``None``: ``True`` for networks with pretrained weights, ``False`` for others.
+    layer
+        Of a frozen network: the layer whose output is taken as features (maps by their mean), instead of the last.
+        Several are joined: ``"layer3+layer4"``, or a list of names.
+    preprocessing
+        What to change in the network's own preprocessing: ``{"size": 160}``, also ``crop``, ``squash``,
+        ``interpolation``, ``mean``, ``std``.
+    feature_precision
+        To which kept features are rounded: ``"float32"`` or ``"float16"`` (half the space). ``None`` takes float32
+        for features and float16 for maps.
+    arguments
+        What the factory of a ``"package.module:factory"`` is called with (JSON values).
+    mixed_precision
+        Compute products of networks in bfloat16, in training and in the passes of a frozen network (whose features
+        then differ in the third digit). Heads are solved in float64 all the same.
+    augment
+        How pictures are changed at random while a network is trained: any of ``"flip"``, ``"crop"``, ``"colour"``.
+        Not for layers behind a frozen one, which are trained on kept maps.
+    backbone_rate
+        The backbone's learning rate as a multiple of the heads' (0.1 is usual for pretrained weights).
+    class_balanced
+        Draw samples in training so that every class comes equally often. It decides the order of gradient steps
+        alone: heads are solved on all samples as they are.
+    accumulate
+        Go through each batch in this many parts and sum their gradients: for batches that do not fit in memory.
     resolve_concept_head
         Re-solve the concept head exactly on the final features as the last step of deep training.
     head_tolerance
@@ -113,13 +155,23 @@ class Recipe:
     resolve_concept_head: bool = True
     head_tolerance: float = 1e-10
     seed: int = 0
+    frozen: bool | str | None = None
+    layer: str | Sequence[str] | None = None
+    preprocessing: Mapping[str, Any] | None = None
+    feature_precision: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    mixed_precision: bool = False
+    augment: Sequence[str] = ()
+    backbone_rate: float = 1.0
+    class_balanced: bool = False
+    accumulate: int = 1
     label_l1: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.backbone, str | nn.Module):
             raise InputError(f"Recipe: backbone must be a name or an nn.Module, got {self.backbone!r}")
-        if isinstance(self.backbone, str) and self.backbone not in BACKBONES:
-            raise unknown_name("backbone", self.backbone, BACKBONES, "Recipe")
+        if isinstance(self.backbone, str) and self.backbone not in BACKBONES and not self.is_named:
+            raise unknown_name("backbone", self.backbone, (*BACKBONES, *PREFIXES), "Recipe")
         if self.regime not in REGIMES:
             raise unknown_name("regime", self.regime, REGIMES, "Recipe")
         if self.bottleneck not in BOTTLENECKS:
@@ -142,21 +194,93 @@ class Recipe:
             raise InputError("Recipe: hidden needs at least one layer width")
         self._put("hidden", tuple(_whole("hidden", width) for width in self.hidden))
         if self.weights is not None:
-            if self.backbone != "resnet18":
-                raise InputError("Recipe: weights= is for backbone='resnet18' only")
+            if self.backbone != "resnet18" and not self.is_named:
+                raise InputError("Recipe: weights= is for 'resnet18' and networks by name ('timm:NAME', ...) only")
             self._put("weights", os.fspath(self.weights))
+        self._check_frozen()
+        kinds = [self.augment] if isinstance(self.augment, str) else list(self.augment)
+        for kind in kinds:
+            if kind not in AUGMENTATIONS:
+                raise unknown_name("augmentation", kind, AUGMENTATIONS, "Recipe")
+        self._put("augment", tuple(kinds))
+        self._put("backbone_rate", _positive("backbone_rate", self.backbone_rate))
+        self._put("accumulate", _whole("accumulate", self.accumulate))
+        if kinds and (self.is_linear or isinstance(self.frozen, str)):
+            raise InputError(
+                "Recipe: augment= is for networks trained from pictures, not for frozen ones or kept maps"
+            )
+
+    def _check_frozen(self) -> None:
+        if isinstance(self.frozen, str):
+            kind, _, layer = self.frozen.partition(":")
+            if kind != "until" or not layer:
+                raise InputError(f"Recipe: frozen must be True, False or 'until:LAYER', got {self.frozen!r}")
+        elif self.frozen is not None:
+            self._put("frozen", bool(self.frozen))
+        can = self.is_named or self.backbone == "resnet18" or isinstance(self.backbone, nn.Module)
+        for name in ("frozen", "layer", "preprocessing", "feature_precision"):
+            if getattr(self, name) not in (None, False) and not can:
+                raise InputError(f"Recipe: {name}= is for networks of pictures by name, not for {self.backbone!r}")
+        if self.backbone_text.startswith("onnx:") and self.frozen not in (None, True):
+            raise InputError("Recipe: a network from an ONNX file cannot be trained; leave out frozen=")
+        if isinstance(self.layer, list | tuple):
+            self._put("layer", "+".join(map(str, self.layer)))
+        if self.layer is not None and not self.is_frozen:
+            raise InputError(
+                "Recipe: layer= is for a frozen network; to train behind a layer: frozen='until:LAYER'"
+            )
+        if self.feature_precision is not None and self.feature_precision not in PRECISIONS:
+            raise unknown_name("feature_precision", self.feature_precision, PRECISIONS, "Recipe")
+        if self.preprocessing is not None:
+            if not isinstance(self.preprocessing, Mapping):
+                raise InputError(f"Recipe: preprocessing must be a mapping, got {self.preprocessing!r}")
+            self._put("preprocessing", checked_preprocessing(self.preprocessing))
+        if self.arguments is not None:
+            try:
+                self._put("arguments", json.loads(json.dumps(dict(self.arguments))))
+            except (TypeError, ValueError):
+                raise InputError(f"Recipe: arguments must be JSON values, got {self.arguments!r}") from None
+            if not self.is_own:
+                raise InputError("Recipe: arguments= is for backbone='package.module:factory' only")
 
     def _put(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
 
     @property
+    def backbone_text(self) -> str:
+        """The backbone's name; a module has none."""
+        return self.backbone if isinstance(self.backbone, str) else ""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the backbone is the user's own code, by import path."""
+        return is_own(self.backbone_text)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the backbone is a network of pictures by name."""
+        library, _, what = self.backbone_text.partition(":")
+        known = library in ("timm", "torchvision", "onnx") and bool(what)
+        return known or self.backbone_text == "pretrained" or self.is_own
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a network in front of the heads is left as it is, all of it."""
+        if self.frozen is not None:
+            return self.frozen is True
+        if self.backbone_text == "pretrained" or self.backbone_text.startswith("onnx:"):
+            return True
+        return self.is_named and self.weights is not None
+
+    @property
     def is_linear(self) -> bool:
-        return self.backbone == "linear"
+        """Whether features do not depend on training: given ones, or those of a frozen network. The exact case."""
+        return self.backbone == "linear" or self.is_frozen
 
     @property
     def concept_regularisation(self) -> float:
         """α, with the default filled in."""
-        return self.concept_l2 if self.concept_l2 is not None else (0.1 if self.is_linear else 1e-2)
+        return self.concept_l2 if self.concept_l2 is not None else (0.1 if self.backbone == "linear" else 1e-2)
 
     @property
     def label_regularisation(self) -> float:
@@ -180,11 +304,14 @@ class Recipe:
             fields["backbone"] = "custom"
         if isinstance(self.pos_weight, Mapping):
             fields["pos_weight"] = dict(self.pos_weight)
-        fields["hidden"] = list(self.hidden)
+        fields["hidden"], fields["augment"] = list(self.hidden), list(self.augment)
+        if self.preprocessing is not None:
+            lists = {name: list(v) if isinstance(v, tuple) else v for name, v in self.preprocessing.items()}
+            fields["preprocessing"] = lists
         if self.label_l1 is None:
             # Recipes without it are written as they were before there was one.
             del fields["label_l1"]
-        return fields
+        return {name: value for name, value in fields.items() if name not in _LATER or value != _LATER[name]}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], backbone: nn.Module | None = None) -> Recipe:

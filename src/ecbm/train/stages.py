@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ecbm import parallel
+from ecbm.devices import device_of
 from ecbm.errors import InputError
 from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
@@ -53,6 +54,8 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
     if stops_early and recipe.regime != "joint" and bool(data.split("val").concepts.isnan().all()):
         raise InputError("the val split has no concept label; early stopping needs some, or set patience=None")
     train = data.split("train")
+    if data.predicts_number and recipe.class_balanced:
+        raise InputError("class_balanced draws every class equally often, but the labels are numbers; leave it out")
     if not data.predicts_number:
         counts = torch.bincount(train.labels, minlength=len(data.class_names))
         for name, count in zip(data.class_names, counts.tolist(), strict=True):
@@ -76,11 +79,17 @@ def extract_features(backbone: nn.Module, inputs: Inputs) -> Tensor:
     parts = []
     with torch.no_grad():
         for start in range(share.start, share.stop, batch_size):
-            parts.append(backbone(inputs.take(range(start, min(start + batch_size, share.stop)))))
+            parts.append(_features(backbone, inputs, range(start, min(start + batch_size, share.stop))))
         if not parts:  # more processes than samples
-            parts.append(backbone(inputs.take([0]))[:0])
+            parts.append(_features(backbone, inputs, range(1))[:0])
     rows = torch.cat(parts)
     return parallel.gather_rows(rows if rows.dtype == torch.float64 else rows.float(), len(inputs))
+
+
+def _features(backbone: nn.Module, inputs: Inputs, rows: range) -> Tensor:
+    """Feature rows of some inputs, computed where the backbone lies, on the CPU."""
+    features: Tensor = backbone(inputs.take(rows).to(device_of(backbone)))
+    return features.cpu()
 
 
 def feature_design(backbone: nn.Module, inputs: Inputs) -> Tensor:
@@ -95,7 +104,7 @@ def feature_design(backbone: nn.Module, inputs: Inputs) -> Tensor:
     with torch.no_grad():
         for start in range(0, len(inputs), batch_size):
             stop = min(start + batch_size, len(inputs))
-            rows = backbone(inputs.take(range(start, stop)))
+            rows = _features(backbone, inputs, range(start, stop))
             if start == 0:
                 design = torch.ones(len(inputs), rows.shape[1] + 1, dtype=torch.float64)
             design[start:stop, :-1] = rows if rows.dtype == torch.float64 else rows.float()

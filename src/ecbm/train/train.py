@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ecbm import parallel
+from ecbm.devices import Device, mixed_precision, placed
 from ecbm.errors import InputError
 from ecbm.read.concept_types import ConceptLayout
 from ecbm.read.dataset import Dataset
 from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
+from ecbm.train.extraction import extract_missing, pictures_of, seen_through
+from ecbm.train.feature_rows import FeatureRows
+from ecbm.train.front import Front
+from ecbm.train.fronts import build_front
 from ecbm.train.heads.activations import TiedLinear, activate, tie
 from ecbm.train.heads.joint import solve_joint_heads
 from ecbm.train.heads.objectives import rows_of, with_ones
@@ -69,15 +75,20 @@ class _Deep(nn.Module):
         tied = layout is not None and layout.tied
         self.concept_head = TiedLinear(width, concepts, layout) if layout and tied else nn.Linear(width, concepts)
         self.joint = recipe.regime == "joint"
+        self.mixed = recipe.mixed_precision
         self.probabilities = recipe.bottleneck == "probabilities"
         if self.joint:
             self.label_head = nn.Linear(concepts, classes)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        logits = self.concept_head(self.backbone(x).float())
+        here = self.concept_head.weight.device
+        with mixed_precision(here, self.mixed and self.training):
+            features = self.backbone(x.to(here)).float()
+        logits = self.concept_head(features)
         if not self.joint:
-            return logits, None
-        return logits, self.label_head(activate(logits, self.layout) if self.probabilities else logits)
+            return logits.cpu(), None
+        classes = self.label_head(activate(logits, self.layout) if self.probabilities else logits)
+        return logits.cpu(), classes.cpu()
 
 
 def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
@@ -94,6 +105,11 @@ def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
     return loss
 
 
+def _class_chances(labels: Tensor) -> Tensor:
+    """The weight with which each sample is drawn so that every class comes equally often."""
+    return 1 / torch.bincount(labels).double()[labels]
+
+
 def _fit_deep(
     data: Dataset,
     recipe: Recipe,
@@ -101,10 +117,11 @@ def _fit_deep(
     terms: ConceptTerms,
     validation_terms: ConceptTerms | None,
     checkpoint: Path | None,
+    device: torch.device,
 ) -> tuple[_Deep, LoopResult]:
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
-    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe, data.layout)
+    deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe, data.layout).to(device)
     loss, number = _batch_loss(terms, label_targets(train_data), recipe), target_scaling(train_data)
     validation = None
     if validation_terms is not None:
@@ -127,6 +144,10 @@ def _fit_deep(
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
         checkpoint=checkpoint,
         identity=identity,
+        rates={"backbone": recipe.backbone_rate},
+        augment=tuple(recipe.augment),
+        chances=_class_chances(train_data.labels) if recipe.class_balanced else None,
+        accumulate=recipe.accumulate,
     )
     return deep, result
 
@@ -150,6 +171,8 @@ def train(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    front: Front | None = None,
+    device: Device = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -165,6 +188,11 @@ def train(
         training gives the same bytes as one that was never interrupted. Removed when training has finished.
     start
         A model to start the backbone from (warm start) instead of fresh weights.
+    front
+        The front of another model (``model.front``) that this one should share, with the features it has kept.
+    device
+        Where networks run: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are solved on the CPU in any case,
+        and the model that is returned lies there.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -180,7 +208,9 @@ def train(
     >>> model.provenance.training["concept_gradient_norm"] < 1e-10
     True
     """
-    return train_and_tell(data, recipe, checkpoint=checkpoint, start=start, **fields).model
+    return train_and_tell(
+        data, recipe, checkpoint=checkpoint, start=start, front=front, device=device, **fields
+    ).model
 
 
 def train_and_tell(
@@ -189,28 +219,56 @@ def train_and_tell(
     *,
     checkpoint: str | Path | None = None,
     start: ConceptBottleneck | None = None,
+    front: Front | None = None,
+    keep: Callable[[Front], FeatureRows] | None = None,
+    device: Device = None,
     **fields: Any,
 ) -> Trained:
-    """:func:`train`, with what it has found out on the way."""
+    """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
-        return _train(data, chosen, checkpoint, start)
+        return _train(data, chosen, checkpoint, start, front, keep, placed(device))
+
+
+def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
+    """The front, and the layers behind it that are trained; a whole network that is frozen may be given."""
+    if given is not None and recipe.is_frozen and tuple(shape) == given.settings.input_shape:
+        return given, None
+    return build_front(recipe, shape) or (None, None)
 
 
 def _train(
-    data: Dataset, recipe: Recipe, checkpoint: str | Path | None, start: ConceptBottleneck | None
+    pictures: Dataset,
+    recipe: Recipe,
+    checkpoint: str | Path | None,
+    start: ConceptBottleneck | None,
+    front: Front | None,
+    keep: Callable[[Front], FeatureRows] | None,
+    device: torch.device,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
-    recipe = resolve_backbone(recipe, tuple(data.inputs.shape))
-    stages.check_trainable(data, recipe)
+    pictures = pictures_of(pictures)
+    shape = tuple(pictures.inputs.shape)
+    recipe = resolve_backbone(recipe, shape)
+    stages.check_trainable(pictures, recipe)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        front, tail = _front(recipe, shape, front)
+    data = seen_through(front, pictures)
+    log: dict[str, Any] = {}
+    if front is not None:
+        front.device = device
+    if front is not None and front.keeps:
+        front.rows = keep(front) if keep is not None else front.rows
+        extract_missing(data)
+        log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
     terms, labels = terms_of(train_data, positive, scaling), label_targets(train_data)
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
     joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
-    log: dict[str, Any] = {}
     repeated = repeated_classes(train_data)
     if repeated:
         log["warnings"] = [
@@ -222,8 +280,8 @@ def _train(
             warnings.warn(text, stacklevel=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        statistics = train_data.x if recipe.backbone in ("linear", "mlp") else None
-        backbone = build_backbone(recipe, tuple(data.inputs.shape), statistics)
+        statistics = train_data.x if recipe.is_linear or recipe.backbone == "mlp" else None
+        backbone = tail or build_backbone(recipe, tuple(data.inputs.shape), statistics)
         if start is not None:
             backbone = copy.deepcopy(start.backbone)
         concept_head: nn.Linear | None = None
@@ -232,15 +290,16 @@ def _train(
             validation = None
             if recipe.patience is not None and "val" in data.split_sizes:
                 validation = terms_of(data.split("val"), positive, scaling)
-            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path)
+            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path, device)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
-                label_start = rows_of(deep.label_head)
+                label_start = rows_of(deep.label_head).cpu()
             log |= {"epochs": result.epochs, "best_epoch": result.best_epoch, "deep_seconds": result.seconds}
     design = stages.feature_design(backbone, train_data.inputs)
+    backbone = backbone.cpu()
     concept_start, basis = None, None
     if concept_head is not None:
-        concept_start = rows_of(concept_head)
+        concept_start = rows_of(concept_head).cpu()
     if concept_head is None or (recipe.resolve_concept_head and not joint):
         basis = FeatureBasis.of(design)
         solved = stages.fit_concept_head(design, terms, alpha, tolerance, concept_start, basis)
@@ -256,7 +315,7 @@ def _train(
         parallel.broadcast(both.concept)
         concept_head = linear_from(both.concept)
         log |= {"joint_gradient_norm": both.gradient_norm, "joint_objective": both.objective}
-    concept_head = concept_head.double()
+    concept_head = concept_head.cpu().double()
     if data.layout.tied:
         concept_head = linear_from(tie(rows_of(concept_head), data.layout))
     with torch.no_grad():
@@ -281,13 +340,14 @@ def _train(
         data.concept_names,
         data.class_names,
         recipe,
-        data.inputs.shape,
+        shape,
         positive,
         low,
         high,
         Provenance(data.fingerprint, log),
         data.layout,
         percentiles_of(train_data),
+        front,
         target_scaling(train_data),
         data.target_unit,
     )

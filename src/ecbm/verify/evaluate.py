@@ -115,7 +115,7 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
     if len(data) == 0:
         raise InputError("the dataset to evaluate on is empty")
     labels = align_labels(model, data)
-    logits = (model.concept_logits(data.inputs) if logits is None else logits).cpu()
+    logits = (model.concept_logits(data) if logits is None else logits).cpu()
     if len(logits) != len(data):
         raise InputError(f"{len(logits)} rows of logits for {len(data)} samples; give one row a sample")
     probabilities, truth = model.concepts_from(logits.to(model.device)).detach().cpu(), align_concepts(model, data)

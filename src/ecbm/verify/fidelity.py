@@ -118,7 +118,7 @@ def fine_tuned(
     if ascent and len(alignment.samples.gone):
         forget = _forget(editor, alignment, ascent, linear)
     part, _ = refine(model, alignment, inputs, steps=steps, learning_rate=learning_rate, forget=forget)
-    model.concept_head = part.concept_head.double()
+    model.concept_head = part.concept_head.cpu().double()
     if not linear:
         model.backbone = part.backbone
     if exact_heads:
@@ -138,7 +138,7 @@ def more_training(editor: Editor, alignment: Alignment, budget: float) -> Concep
     budget leaves no room for a live tail.
     """
     state = editor.state
-    unedited = align(editor.model, editor.data, Edit(), editor.data, state.terms)
+    unedited = align(state.model, state.data, Edit(), state.data, state.terms)
     ladder = Ladder(unedited, state, Options(budget=budget), CostModel.of(unedited))
     ladder.start()
     tail = LiveTail()

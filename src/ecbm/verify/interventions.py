@@ -134,7 +134,7 @@ def intervention_curve(
     if model.predicts_number:
         raise InputError("an intervention curve is of class accuracy, but this model predicts a number")
     truth, labels = align_concepts(model, data), align_labels(model, data)
-    logits = model.concept_logits(data.inputs).cpu()
+    logits = model.concept_logits(data).cpu()
     order = group_order(model, logits, policy, seed)
     values = model.bottleneck_from(logits).clone()
     target = model.concept_values(truth.nan_to_num(0.0))

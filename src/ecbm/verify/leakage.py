@@ -55,7 +55,7 @@ def concept_leakage(
         return torch.where(values.isnan(), means, values)
 
     def predicted(part: Dataset) -> Tensor:
-        return model.bottleneck_from(model.concept_logits(part.inputs).cpu())
+        return model.bottleneck_from(model.concept_logits(part).cpu())
 
     truth = true_concepts(train), true_concepts(other)
     read = predicted(train), predicted(other)

@@ -100,12 +100,14 @@ def guarded_step(
         found = list(candidates)
         looked_at = [{"damping": c.damping, "length": c.length, "objective": c.objective} for c in found]
         candidates = sorted(found, key=lambda candidate: candidate.objective)
+    tried: dict[str, Any] = {}
     for candidate in candidates:
+        tried = candidate.solved.settings
         taken = _shortened(stage, alignment, candidate, before, precise)
         if taken is not None:
             return dataclasses.replace(taken, settings=taken.settings | {"looked_at": looked_at})
     why = "no damping or length lowered the edited objective: the concept predictor is left as it is"
-    settings = {"damping": None, "length": 0.0, "guard": why, "looked_at": looked_at}
+    settings = tried | {"damping": None, "length": 0.0, "guard": why, "looked_at": looked_at}
     return Taken(carried, present, Facts(), settings, {})
 
 

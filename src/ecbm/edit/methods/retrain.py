@@ -15,5 +15,6 @@ def retrain_edit(alignment: Alignment, state: EditorState, options: Options) -> 
     """Train on the edited data, from fresh weights or (``warm_start``) from the present backbone."""
     edited = alignment.edited
     start = carry(alignment) if options.warm_start else None
-    model = train(edited, state.model.recipe_for(edited.concept_names), start=start)
+    recipe, front = state.model.recipe_for(edited.concept_names), state.model.front
+    model = train(edited, recipe, start=start, front=front, device=state.model.network_device)
     return Outcome(model, {"warm_start": options.warm_start}, solved=True, fresh=not options.warm_start)

@@ -361,7 +361,7 @@ class DeepStage:
         part, alignment = copy.deepcopy(self.part), self.alignment
         add_step(part, step, -1.0)
         carried = carry(alignment, refit_statistics=False)
-        rows = tie(rows_of(part.concept_head), self._union.layout)[self._union.place]
+        rows = tie(rows_of(part.concept_head).cpu(), self._union.layout)[self._union.place]
         model = with_heads(carried, rows, None, carried.low, carried.high)
         model.backbone = part.backbone
         if not alignment.samples.complete:

@@ -24,7 +24,8 @@ _INTERRUPTED = 130  # what a shell reports for a process that Ctrl-C has ended
 
 app = typer.Typer(
     help="Editable concept bottleneck models: train, look, correct.\n\n"
-    "To begin: 'ecbm demo', or 'ecbm init ward --builtin birds' and 'ecbm train ward'. Every command has --help.",
+    "To begin: 'ecbm demo', or 'ecbm init ward --builtin birds' and 'ecbm train ward'. Every command has --help. "
+    "Where the backbone is code of your own, every command takes --trust package.module to allow its import.",
     invoke_without_command=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -58,6 +59,7 @@ def main() -> None:
         from typer import rich_utils
 
         rich_utils.COLOR_SYSTEM = None
+    sys.argv[1:] = _trusting(sys.argv[1:])
     # Not typer's own handling of errors: it draws a box of several lines around a wrong option.
     try:
         status = app(standalone_mode=False, prog_name="ecbm")
@@ -79,6 +81,24 @@ def main() -> None:
     if status == _INTERRUPTED:
         _stop("interrupted; nothing is left half done, the command can be given again", _INTERRUPTED)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _trusting(arguments: list[str]) -> list[str]:
+    """The arguments without ``--trust MODULE``, which every command takes, and those modules allowed."""
+    from ecbm.trust import allow
+
+    rest: list[str] = []
+    given = iter(arguments)
+    for argument in given:
+        name, equals, module = argument.partition("=")
+        if name != "--trust":
+            rest.append(argument)
+            continue
+        module = module if equals else next(given, "")
+        if not module:
+            _stop("--trust needs the module of a backbone of your own: --trust package.module")
+        allow(module)
+    return rest
 
 
 def _stop(message: str, status: int = 2) -> NoReturn:

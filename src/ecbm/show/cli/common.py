@@ -16,7 +16,7 @@ from ecbm.keep.plain import plain
 from ecbm.terminal import is_plain, new_console
 
 __all__ = [
-    "AuthorOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "VersionOption",
+    "AuthorOption", "DeviceOption", "ExpectOption", "Interrupted", "JsonOption", "ReasonOption", "VersionOption",
     "WorkspaceArgument",
     "figure", "flowing", "print_json", "say", "styled",
 ]  # fmt: skip
@@ -38,6 +38,10 @@ ExpectOption = Annotated[
 ]
 
 
+DeviceOption = Annotated[
+    str | None,
+    typer.Option("--device", help="Where networks run: cpu (the default), auto, cuda or mps.", show_default=False),
+]
 VersionOption = Annotated[
     str | None,
     typer.Option("--version", help="A version's number; the current one by default.", show_default=False),

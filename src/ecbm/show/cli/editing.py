@@ -11,6 +11,7 @@ import typer
 from ecbm.errors import InputError
 from ecbm.show.cli.common import (
     AuthorOption,
+    DeviceOption,
     ExpectOption,
     JsonOption,
     ReasonOption,
@@ -59,6 +60,7 @@ def edit(
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply an edit and keep the result as a new version.
@@ -76,7 +78,7 @@ def edit(
     from ecbm.edit.notebook import result_words
     from ecbm.keep.workspace import Workspace
 
-    opened = Workspace(workspace)
+    opened = Workspace(workspace, device=device)
     options: dict[str, Any] = {"budget": budget} if seconds is None else {"seconds": seconds}
     options |= {"tail": True} if tail else {}
     if preview:

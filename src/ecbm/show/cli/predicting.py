@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ecbm.errors import InputError, unknown_name
-from ecbm.show.cli.common import JsonOption, VersionOption, WorkspaceArgument, print_json, say
+from ecbm.show.cli.common import DeviceOption, JsonOption, VersionOption, WorkspaceArgument, print_json, say
 from ecbm.show.tables import print_table
 from ecbm.words import counted
 
@@ -51,6 +51,7 @@ def predict(
         typer.Option(help="Write a table (.csv or .parquet) with every probability.", show_default=False),
     ] = None,
     version: VersionOption = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict classes (or the number) and concepts; with --set, what would change if a concept were different."""
@@ -62,7 +63,7 @@ def predict(
         raise InputError("nothing to predict; give INPUT (a picture, an array, a sample's id) or --split test")
     if given and split is not None:
         raise InputError("give INPUT or --split, not both")
-    opened = Workspace(workspace)
+    opened = Workspace(workspace, device=device)
     chosen = opened.version(version)
     model = opened.model(chosen.version)
     values = _settings(settings or [])

@@ -13,6 +13,7 @@ from ecbm.options import named_as_flags
 from ecbm.show.cli import reading
 from ecbm.show.cli.common import (
     AuthorOption,
+    DeviceOption,
     ExpectOption,
     Interrupted,
     JsonOption,
@@ -34,9 +35,33 @@ _FREE = "Concepts without labels"
 BackboneOption = Annotated[
     str | None,
     typer.Option(
-        help="auto (linear for features, convnet for pictures), linear (frozen), mlp, convnet or resnet18.",
+        help="auto (linear for features, convnet for pictures), linear (frozen), mlp, convnet, resnet18; for "
+        "pictures also pretrained, timm:NAME, torchvision:NAME, onnx:FILE or package.module:factory.",
         rich_help_panel="Recipe",
     ),
+]
+WeightsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Weights of a network by name: a file, a package with weights, or pretrained (downloaded).",
+        rich_help_panel="Recipe",
+    ),
+]
+FrozenOption = Annotated[
+    str | None,
+    typer.Option(
+        help="yes: leave the network as it is, so that every edit is exact (the default with pretrained weights); "
+        "no; or until:LAYER, to train what lies behind a layer.",
+        rich_help_panel="Recipe",
+    ),
+]
+LayerOption = Annotated[
+    str | None,
+    typer.Option(help="Layer of a frozen network to take features from; several: A+B.", rich_help_panel="Recipe"),
+]
+InputSizeOption = Annotated[
+    int | None,
+    typer.Option(help="Height and width that a network by name sees, in pixels.", rich_help_panel="Recipe"),
 ]
 RegimeOption = Annotated[
     str | None, typer.Option(help="sequential (default), independent or joint.", rich_help_panel="Recipe")
@@ -90,6 +115,10 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def _frozen(text: str | None) -> bool | str | None:
+    return {"yes": True, "true": True, "no": False, "false": False}.get(text.lower(), text) if text else None
+
+
 def init(
     workspace: Annotated[
         Path, typer.Argument(metavar="WORKSPACE", help="Folder to make; must be new or empty.", show_default=False)
@@ -122,6 +151,10 @@ def init(
     concept_embeddings: ConceptEmbeddingsOption = None,
     concepts: ConceptsOption = None,
     backbone: BackboneOption = None,
+    weights: WeightsOption = None,
+    frozen: FrozenOption = None,
+    layer: LayerOption = None,
+    input_size: InputSizeOption = None,
     regime: RegimeOption = None,
     bottleneck: BottleneckOption = None,
     epochs: EpochsOption = None,
@@ -149,6 +182,8 @@ def init(
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
         "label_l1": label_l1,
+        "weights": weights, "frozen": _frozen(frozen), "layer": layer,
+        "preprocessing": None if input_size is None else {"size": input_size},
     }  # fmt: skip
     recipe = Recipe(**_given(given))
     adopted = load(model) if model is not None else None
@@ -248,6 +283,10 @@ def _label_free(
 def train(
     workspace: WorkspaceArgument,
     backbone: BackboneOption = None,
+    weights: WeightsOption = None,
+    frozen: FrozenOption = None,
+    layer: LayerOption = None,
+    input_size: InputSizeOption = None,
     regime: RegimeOption = None,
     bottleneck: BottleneckOption = None,
     epochs: EpochsOption = None,
@@ -260,6 +299,7 @@ def train(
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Train a model on the workspace's data and keep it as a new version.
@@ -274,8 +314,12 @@ def train(
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
         "label_l1": label_l1,
+        "weights": weights, "frozen": _frozen(frozen), "layer": layer,
+        "preprocessing": None if input_size is None else {"size": input_size},
     }  # fmt: skip
-    opened = Workspace(workspace)
+    opened = Workspace(workspace, device=device)
+    if backbone is None:
+        opened.check_trusted(opened.recipe)
     recipe = opened.recipe.replace(**_given(given))
     try:
         with warnings.catch_warnings():

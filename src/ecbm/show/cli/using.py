@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ecbm.show.cli.common import JsonOption, VersionOption, WorkspaceArgument, figure, print_json
+from ecbm.show.cli.common import DeviceOption, JsonOption, VersionOption, WorkspaceArgument, figure, print_json
 from ecbm.show.cli.predicting import predict
 from ecbm.show.tables import print_table
 
@@ -23,13 +23,14 @@ def evaluate(
     workspace: WorkspaceArgument,
     split: Annotated[str, typer.Option(help="Which samples: train, val or test.")] = "test",
     version: VersionOption = None,
+    device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """How well the model predicts classes and concepts."""
     from ecbm.keep.workspace import Workspace
     from ecbm.verify.evaluate import evaluate as measure
 
-    opened = Workspace(workspace)
+    opened = Workspace(workspace, device=device)
     chosen = opened.version(version)
     metrics = measure(opened.model(chosen.version), opened.data(chosen.version).split(split))
     if as_json:

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
+from ecbm.train.loop import FUSED
+
 __all__ = ["Axes", "AxesAdam", "fit_axes", "turning_work"]
 
 # What turning a layer there and back may cost, of a step of the layer: 2 (d_in + d_out) / (3 · batch · positions).
@@ -105,8 +107,9 @@ def _worth(layer: nn.Linear | nn.Conv2d, out: Tensor, batch: int) -> bool:
 
 def _eigenvectors(values: Tensor) -> Tensor:
     """Of the covariance of channels, over samples and positions."""
-    channels = values.movedim(1, -1).reshape(-1, values.shape[1]).double()
-    return torch.linalg.eigh(channels.T @ channels).eigenvectors.float()  # type: ignore[no-any-return]
+    channels = values.movedim(1, -1).reshape(-1, values.shape[1]).cpu().double()
+    vectors: Tensor = torch.linalg.eigh(channels.T @ channels).eigenvectors
+    return vectors.float().to(values.device)
 
 
 class AxesAdam:
@@ -128,7 +131,7 @@ class AxesAdam:
             ]
         self.means = [torch.zeros_like(value) for value in self.values]
         self.squares = [torch.zeros_like(value) for value in self.values]
-        self.counts = [torch.zeros(()) for _ in self.values]
+        self.counts = [torch.zeros((), device=value.device) for value in self.values]
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], learning_rate: float) -> None:
@@ -143,7 +146,7 @@ class AxesAdam:
             self.squares,
             [],
             self.counts,
-            fused=True,
+            fused=self.values[0].device.type in FUSED,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,

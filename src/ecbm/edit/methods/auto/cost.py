@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ecbm.devices import device_of
 from ecbm.edit.alignment import Alignment
 from ecbm.train.cuts import cuts_of
 from ecbm.train.model import ConceptBottleneck
@@ -186,7 +187,7 @@ class CostModel:
 def _operations(model: ConceptBottleneck) -> tuple[float, tuple[float, ...]]:
     """One sample's way through backbone and concept head, and from every cut on."""
     model.eval()
-    example = torch.zeros(1, *model.input_shape)
+    example = torch.zeros(1, *model.seen_shape, device=device_of(model.backbone))
 
     def rest(tail: Callable[[Tensor], Tensor]) -> Callable[[Tensor], object]:
         return lambda x: model.concept_logits_from(tail(x))

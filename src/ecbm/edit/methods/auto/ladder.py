@@ -106,7 +106,7 @@ class Ladder:
         last, alignment = self.last.model, self.alignment
         moved = copy.copy(last)
         moved._modules = dict(last._modules)
-        moved.backbone, moved.concept_head = found.part.backbone.eval(), found.part.concept_head
+        moved.backbone, moved.concept_head = found.part.backbone.eval(), found.part.concept_head.cpu()
         design, validation = found.design, found.validation
         if design is None:
             design = stages.feature_design(moved.backbone, alignment.after.inputs)

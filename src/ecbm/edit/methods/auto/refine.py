@@ -13,6 +13,7 @@ from ecbm.edit.alignment import Alignment
 from ecbm.edit.gradients import ConceptPart, concept_part
 from ecbm.progress import progress
 from ecbm.read.inputs import Inputs
+from ecbm.train.loop import FUSED
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.terms import ConceptTerms
 
@@ -43,7 +44,7 @@ class _Adam:
             self.squares,
             [],
             self.counts,
-            fused=True,
+            fused=self.parameters[0].device.type in FUSED,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,

@@ -68,7 +68,7 @@ class LiveTail:
             [p for p in network.parameters() if p.requires_grad], recipe.concept_regularisation, axes
         )
         done = train_tail(network, optimiser, maps, terms, recipe, steps, rate, ladder.deadline)
-        shape = model.input_shape
+        shape = model.seen_shape
         design = tail_design(cut, maps, shape)
         validation = None
         if "val" in alignment.edited.split_sizes:
@@ -112,8 +112,9 @@ class ConceptTail(nn.Module):
         self.tail, self.head = tail, head
 
     def forward(self, maps: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.tail(maps).to(self.head.weight.dtype))
-        return logits
+        here = self.head.weight
+        logits: Tensor = self.head(self.tail(maps.to(here.device)).to(here.dtype))
+        return logits.cpu()
 
 
 def _training_steps(model: ConceptBottleneck, samples: int) -> int:

