@@ -162,6 +162,7 @@ class ConceptBottleneckClassifier(ClassifierMixin, TransformerMixin, BaseEstimat
         asked = Asked(
             features=inputs, splits=(1.0, 0.0, 0.0), id_column="\0id", label_column="\0label",
             split_column="\0split", image_column="\0image", types=self.concept_types,
+            label_type="class",
         )  # fmt: skip
         data = read_and_tell(table, asked).data
         order = [data.class_names.index(name) for name in names]

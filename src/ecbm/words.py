@@ -82,7 +82,15 @@ def done(edit: str) -> str:
 def summary_of(report: Mapping[str, Any], words: str) -> dict[str, Any]:
     """The few counts of a report that stay with a version, even when an erasure destroys the rest."""
     drift, certificate = report.get("drift") or {}, report.get("certificate") or {}
-    return {
+    number = {}
+    if "prediction_largest_change" in drift:
+        number = {
+            "unit": drift.get("unit", ""),
+            "prediction_largest_change": drift["prediction_largest_change"],
+            "prediction_change_bound": certificate.get("largest_prediction_change"),
+            "label_head_only": str(certificate.get("covers", "")).startswith("the label head"),
+        }
+    return number | {
         "words": words,
         "method": report.get("method"),
         "split": drift.get("split"),
@@ -96,9 +104,18 @@ def summary_of(report: Mapping[str, Any], words: str) -> dict[str, Any]:
 def certificate_words(summary: Mapping[str, Any]) -> str:
     """What the certificate says about predictions."""
     bound = summary.get("class_predictions_that_could_differ")
-    if bound is None:
+    part = " (for the label head)" if summary.get("label_head_only") else ""
+    words = f"certificate{' (for the heads)' if summary.get('heads_only') and not part else part}:"
+    distance = summary.get("prediction_change_bound")
+    if bound is None and distance is None:
         return "no certificate"
-    return f"certificate{' (for the heads)' if summary.get('heads_only') else ''}: at most {bound:,} more"
+    if bound is None:
+        return f"{words} at most {_with_unit(distance, summary)} from the exact solution"
+    return f"{words} at most {bound:,} more"
+
+
+def _with_unit(value: Any, summary: Mapping[str, Any]) -> str:
+    return f"{value:.3g} {summary.get('unit', '')}".strip()
 
 
 def summary_words(summary: Mapping[str, Any]) -> str:
@@ -108,4 +125,9 @@ def summary_words(summary: Mapping[str, Any]) -> str:
     if changed is not None:
         where = {"val": "validation", "train": "training"}.get(str(summary.get("split")), summary.get("split"))
         parts += [f"{counted(changed, f'{where} prediction')} changed", certificate_words(summary)]
+    moved = summary.get("prediction_largest_change")
+    if moved is not None:
+        parts.append(f"predictions moved by at most {_with_unit(moved, summary)}")
+    if moved is not None or summary.get("prediction_change_bound") is not None:
+        parts.append(certificate_words(summary))
     return "; ".join(part for part in parts if part)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ecbm.edit.edit import Edit
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
-from ecbm.train.terms import ConceptTerms, concept_scaling, positive_weights, terms_of
+from ecbm.train.terms import ConceptTerms, concept_scaling, label_targets, positive_weights, terms_of
 
 __all__ = ["Alignment", "Matching", "align"]
 
@@ -102,6 +102,11 @@ class Alignment:
     @property
     def after(self) -> Dataset:
         return self.edited.split("train")
+
+    @cached_property
+    def labels_after(self) -> Tensor:
+        """What J'_Y is over: classes, or standardised numbers."""
+        return label_targets(self.after)
 
     @cached_property
     def same_terms(self) -> bool:

@@ -163,6 +163,8 @@ def _label_pieces(parameters: Tensor, design: Tensor, labels: Tensor, l2: float)
     classes, width = parameters.shape
     logits = design @ parameters.T
     gradient, p = LabelObjective(design, labels, None, l2).gradient(logits, parameters), torch.softmax(logits, 1)
+    if labels.is_floating_point():
+        return gradient.flatten(), design.T @ design / len(design) + l2 * torch.eye(width).to(design)
     inner = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
     matrix = torch.einsum("ncd,ni,nj->cidj", inner, design, design).reshape(classes * width, -1) / len(design)
     return gradient.flatten(), matrix + l2 * torch.eye(classes * width).to(design)
@@ -182,7 +184,8 @@ def label_bound(
     parameters
         (classes, d) at the optimum before the edit, bias last.
     before, after
-        Bottleneck values (n, d) with ones, and class labels (n,). The Hessian is dense: small heads only.
+        Bottleneck values (n, d) with ones, and class labels (n,), or standardised numbers, whose Hessian does not
+        turn. It is dense: small heads only.
     l2
         β.
     damping
@@ -190,4 +193,5 @@ def label_bound(
     """
     old, b = _label_pieces(parameters, *before, l2)
     new, a = _label_pieces(parameters, *after, l2)
-    return influence_bound(new - old, b, a, label_hessian_lipschitz(after[0]), l2, damping)
+    lipschitz = 0.0 if after[1].is_floating_point() else label_hessian_lipschitz(after[0])
+    return influence_bound(new - old, b, a, lipschitz, l2, damping)

@@ -13,6 +13,7 @@ from ecbm.read.dataset import Dataset
 from ecbm.train.backbones import MLP, Standardise
 from ecbm.train.heads.objectives import rows_of
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
+from ecbm.train.terms import target_scaling
 
 __all__ = ["Restandardised", "carry", "has_statistics", "restandardise", "restandardised", "with_heads"]
 
@@ -36,6 +37,8 @@ def with_heads(
         model.layout,
         model.percentiles,
         model.front,
+        model.target_scaling,
+        model.target_unit,
     )
 
 
@@ -43,11 +46,14 @@ def carry(alignment: Alignment, *, refit_statistics: bool = True) -> ConceptBott
     """The unedited model under the new names: removed concepts dropped, new ones with zero weights.
 
     Dropping a concept drops its head row *and* the label head's input column, so it cannot influence any output.
-    Positive weights and (with ``refit_statistics``) standardisation become those of the edited data, without
-    changing what the model computes. The fingerprint of its data is left to whoever finishes the model.
+    Positive weights, mean and scale of labels that are numbers and (with ``refit_statistics``) standardisation
+    become those of the edited data, without changing what the model computes. The fingerprint of its data is left
+    to whoever finishes the model.
     """
     model, edited, concepts = alignment.model, alignment.edited, alignment.concepts
-    label = rows_of(model.label_head)
+    label, target = rows_of(model.label_head), target_scaling(alignment.after)
+    if target is not None and model.target_scaling is not None:
+        label = _rescaled(label, model.target_scaling, target)
     carried = ConceptBottleneck(
         copy.deepcopy(model.backbone),
         linear_from(concepts.carry(rows_of(model.concept_head))),
@@ -62,10 +68,19 @@ def carry(alignment: Alignment, *, refit_statistics: bool = True) -> ConceptBott
         Provenance("", model.provenance.training),
         edited.layout,
         front=model.front,
+        target_scaling=target,
+        target_unit=edited.target_unit,
     )
     if refit_statistics and not alignment.samples.complete:
         carried = restandardise(carried, alignment.after)
     return carried
+
+
+def _rescaled(label: Tensor, old: Tensor, new: Tensor) -> Tensor:
+    """A label head that says in units of the new mean and scale what it said in those of the old ones."""
+    rows = label * (old[1] / new[1])
+    rows[:, -1] += (old[0] - new[0]) / new[1]
+    return rows
 
 
 # -- standardisation -----------------------------------------------------------------------------------------

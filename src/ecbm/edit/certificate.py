@@ -20,6 +20,10 @@ which is several times smaller: no one direction of W can be the worst for all s
 divided by β, is ε_Y. A class margin l_c − l_d of an input whose
 bottleneck b is itself off by δ then moves by at most |φ_c − φ_d| δ + √2 ε_Y (|b̃| + δ).
 
+Labels that are numbers. The squared loss has slope 1 in place of ½ and b̃ φ − y in place of p − e_y; the rest
+holds as it is. The number predicted for an input moves by at most s (|φ| δ + ε_Y (|b̃| + δ)), s being the scale of
+the labels: mean and scale are those of the edited data, the same for us and for retraining.
+
 Exact arithmetic is assumed in the bound itself; what rounding adds to a computed gradient is estimated and added. A
 number that is not finite proves nothing: then the bounds are infinite and every prediction could differ.
 """
@@ -37,7 +41,7 @@ from ecbm.read.concept_types import ConceptLayout
 from ecbm.train.heads.activations import steepest
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["Certificate", "certify", "spectral_bound"]
+__all__ = ["Certificate", "NumberCertificate", "certify", "spectral_bound"]
 
 _UNIT = 2.0**-53
 _WIDEST_GRAM = 512
@@ -53,6 +57,36 @@ class Certificate:
     largest_class_logit_change: float
     concept_predictions_that_could_differ: int
     class_predictions_that_could_differ: int
+    validation_samples: int
+    covers: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def of_number(self, scale: float) -> NumberCertificate:
+        """The same where a number with this scale is predicted, and no class."""
+        return NumberCertificate(
+            self.concept_distance,
+            self.label_distance,
+            self.largest_concept_logit_change,
+            scale * self.largest_class_logit_change,
+            self.concept_predictions_that_could_differ,
+            self.validation_samples,
+            self.covers,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberCertificate:
+    """A :class:`Certificate` where a number is predicted: no prediction on validation data is farther than
+    ``largest_prediction_change``, in its unit, from that of the retrained optimum.
+    """
+
+    concept_distance: float
+    label_distance: float
+    largest_concept_logit_change: float
+    largest_prediction_change: float
+    concept_predictions_that_could_differ: int
     validation_samples: int
     covers: str
 
@@ -136,13 +170,19 @@ def certify(
     weight = model.label_head.weight.detach()
     spectral = float(torch.linalg.matrix_norm(weight, 2))
     lengths = bottleneck.norm(dim=1)
-    one_by_one = (shift * (0.5 * spectral * (lengths + shift) + label_residual.norm(dim=1))).mean()
+    # How fast the derivative of a sample's loss turns with its logits: a softmax, or a difference.
+    turning = 1.0 if model.predicts_number else 0.5
+    one_by_one = (shift * (turning * spectral * (lengths + shift) + label_residual.norm(dim=1))).mean()
     whole = float(shift.norm())
     if model.recipe.regime != "independent":
         whole = min(whole, slope * error * design_norm if error else 0.0)
     spread = spectral_bound(bottleneck) + whole
-    together = whole * (0.5 * spectral * spread + float(label_residual.norm())) / len(bottleneck) if whole else 0.0
-    label_error = (label_gradient_norm + _rounding(lengths) + min(float(one_by_one), together)) / beta
+    together = (
+        whole * (turning * spectral * spread + float(label_residual.norm())) / len(bottleneck) if whole else 0.0
+    )
+    # A residual of classes is at most √2; that of a number is as large as it is.
+    summed = lengths * label_residual[:, 0].abs().clamp_min(1.0) if model.predicts_number else lengths
+    label_error = (label_gradient_norm + _rounding(summed) + min(float(one_by_one), together)) / beta
 
     with torch.no_grad():
         concept_logits = model.concept_head(validation[:, :-1])

@@ -85,7 +85,7 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
             if pair in moved:
                 concepts.append(item)
                 old_concepts.append((item[0], item[1], None if math.isnan(was) else was))
-    old_labels = {s: data.class_names[int(data.labels[data.rows_by_id[s]])] for s, _ in edit.correct_labels}
+    old_labels = {s: str(data.label_of(data.rows_by_id[s])) for s, _ in edit.correct_labels}
     labels = [(sample, label) for sample, label in edit.correct_labels if old_labels[sample] != label]
     left = dataclasses.replace(edit, correct_concepts=tuple(concepts), correct_labels=tuple(labels))
     asked = len(pairs) + len(edit.correct_labels)

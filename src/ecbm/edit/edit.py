@@ -7,7 +7,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from ecbm import html
 from ecbm.edit.changes import Changes, changes_of
@@ -38,6 +40,13 @@ def _said(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
+def _label(given: Any) -> str:
+    """A class by name, or a number, as text."""
+    if isinstance(given, np.generic) or (isinstance(given, Tensor) and given.ndim == 0):
+        given = given.item()
+    return str(given)
+
+
 def _items(given: Any, what: str, expected: str) -> list[Any]:
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise InputError(f"{what}: expected a list of {expected}, got {given!r}")
@@ -66,7 +75,7 @@ class Edit:
         ``(id, concept, value)``; the value is in 0..1 (soft labels allowed) or ``None`` for missing. That of a
         categorical concept is given by name, of an ordinal one as a grade, of a continuous one in its unit.
     correct_labels
-        ``(id, class)``.
+        ``(id, class)``; where labels are numbers, ``(id, number)``. Kept as text, which is exact.
     remove_concepts
         Names of concepts to remove.
     add_concepts
@@ -123,7 +132,7 @@ class Edit:
             concepts[key] = value
         labels: dict[str, str] = {}
         for pair in _tuples(correct_labels, "correct_labels", "(id, class)", 2):
-            sample, label = str(pair[0]), str(pair[1])
+            sample, label = str(pair[0]), _label(pair[1])
             if labels.setdefault(sample, label) != label:
                 raise InputError(
                     f"correct_labels: sample {sample!r} is corrected twice, to {labels[sample]!r} and {label!r}; "
@@ -187,6 +196,10 @@ class Edit:
         if self.add_samples is not None:
             parts.append(f"add {counted(len(self.add_samples), 'sample')}")
         return "; ".join(parts) or "nothing"
+
+    def said_of(self, data: Dataset) -> str:
+        """The edit in words, as one of ``data``: labels that are numbers are no class labels."""
+        return str(self).replace("class label", "label") if data.predicts_number else str(self)
 
     def _concept_of(self, column: str) -> str:
         """The concept that a column belongs to, as far as the edit itself knows."""
@@ -255,7 +268,7 @@ class Edit:
                 raise InputError(f"the edit corrects concept {name!r} of sample {sample!r} and removes {what}")
         for sample, label in self.correct_labels:
             data.row(sample)
-            data.class_index(label)
+            data.label_from(label, f"correct_labels: sample {sample!r}")
             if sample in removed:
                 raise InputError(f"the edit corrects the class of sample {sample!r} and removes it")
         for name, values in self.add_concepts.items():
@@ -289,7 +302,14 @@ class Edit:
             own = data.concept_types.get(name, self.concept_types.get(name, "binary"))
             if own != kind:
                 raise InputError(f"add_samples: concept {name!r} is {kind} there and {own} in the data")
-        for label in added.labels.unique().tolist():
+        if (added.target, added.target_unit) != (data.target, data.target_unit):
+            kinds = {"class": "classes", "number": "numbers"}
+            what = (
+                f"{kinds[added.target]} {added.target_unit}".strip(),
+                f"{kinds[data.target]} {data.target_unit}".strip(),
+            )
+            raise InputError(f"add_samples: labels are {what[0]} there and {what[1]} in the data; give them alike")
+        for label in [] if data.predicts_number else added.labels.unique().tolist():
             if added.class_names[label] not in data.class_names:
                 raise unknown_name("class", added.class_names[label], data.class_names, "add_samples")
 
@@ -302,11 +322,12 @@ class Edit:
         if "train" not in data.splits:
             return
         train, before = after.split("train"), data.split("train")
-        counts = torch.bincount(train.labels, minlength=len(after.class_names))
-        had = torch.bincount(before.labels, minlength=len(data.class_names))
-        for name, count, earlier in zip(after.class_names, counts.tolist(), had.tolist(), strict=True):
-            if count == 0 and earlier > 0:
-                raise InputError(f"the edit leaves class {name!r} without a training sample; keep at least one")
+        if not data.predicts_number:
+            counts = torch.bincount(train.labels, minlength=len(after.class_names))
+            had = torch.bincount(before.labels, minlength=len(data.class_names))
+            for name, count, earlier in zip(after.class_names, counts.tolist(), had.tolist(), strict=True):
+                if count == 0 and earlier > 0:
+                    raise InputError(f"the edit leaves class {name!r} without a training sample; keep at least one")
         unlabelled = train.concepts.isnan().all(0).tolist()
         already = before.concepts.isnan().all(0).tolist()
         had_none = {name for name, empty in zip(data.concept_names, already, strict=True) if empty}
@@ -337,7 +358,7 @@ class Edit:
         if self.correct_labels:
             labels = labels.clone()
             for sample, label in self.correct_labels:
-                labels[data.rows_by_id[sample]] = data.class_index(label)
+                labels[data.rows_by_id[sample]] = data.label_from(label)
         edited = data.replace(concepts=concepts, labels=labels)
         if self.remove_samples:
             removed = set(self.remove_samples)
@@ -396,6 +417,8 @@ class Edit:
     @classmethod
     def _between(cls, before: Dataset, after: Dataset, doubtful: Iterable[str]) -> Edit:
         """:meth:`between`, where only ``doubtful`` ids may have another input or split."""
+        if before.target != after.target:
+            raise InputError("an edit cannot turn classes into numbers; both datasets must have the same target")
         if before.class_names != after.class_names:
             raise InputError("an edit cannot change the list of classes; both datasets must have the same")
         replaced = _replaced(before, after, doubtful)
@@ -417,7 +440,7 @@ class Edit:
         extra = [row for row, sample in enumerate(after.ids) if sample not in old]
         return cls(
             correct_concepts=corrections,
-            correct_labels=[(shared[i], after.class_names[int(after.labels[rows_new[i]])]) for i in relabelled],
+            correct_labels=[(shared[i], after.label_of(int(rows_new[i]))) for i in relabelled],
             remove_concepts=[name for name in before.concept_names if name not in after.concept_names],
             add_concepts={
                 name: {

@@ -75,6 +75,7 @@ class Editor:
                 "result.data after an edit"
             )
         same = model.concept_names == data.concept_names and model.class_names == data.class_names
+        same = same and model.predicts_number == data.predicts_number
         if not same or model.layout != data.layout:
             raise InputError(
                 "concepts or classes of the model and the data differ; pass the data it was trained on"
@@ -163,7 +164,7 @@ class Editor:
         why = changes.notes() or ["the edit is empty: nothing was done"]
         report = {
             "method": method,
-            "edit": str(alignment.edit),
+            "edit": alignment.edit.said_of(alignment.data),
             "changed": {"terms": 0, "samples": 0, "concepts": 0},
             "settings": {"why": why[0]},
             "notes": changes.notes(),

@@ -118,7 +118,7 @@ def edit_from(
         for item, place in _items(given, "correct_concepts", ("id", "concept", "value"), where)
     ]
     labels = [
-        (_text(item, "id", place), _text(item, "label", place))
+        (_text(item, "id", place), _given_label(item, place, data))
         for item, place in _items(given, "correct_labels", ("id", "label"), where)
     ]
     added = given.get("add_samples")
@@ -196,6 +196,14 @@ def _as_text(value: Any, place: str) -> str:
     except UnicodeEncodeError:
         raise InputError(f"{place}: is not valid text (half of a surrogate pair)") from None
     return value
+
+
+def _given_label(item: Mapping[str, Any], place: str, data: Dataset | None) -> str:
+    """A class by name; where the data's labels are numbers, a number."""
+    label = item["label"]
+    if data is not None and data.predicts_number and type(label) in (int, float):
+        return str(label)
+    return _text(item, "label", place)
 
 
 def _given_value(item: Mapping[str, Any], place: str, data: Dataset | None) -> float | str | None:

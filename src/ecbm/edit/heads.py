@@ -94,7 +94,7 @@ def solve_concepts(
     start = tie(rows_of(carried.concept_head), terms.layout)
     if recipe.regime == "joint":
         # The joint objective couples the heads: both are moved to its nearest minimum.
-        both = solve_joint_heads(design, terms, alignment.after.labels, recipe, start, rows_of(carried.label_head))
+        both = solve_joint_heads(design, terms, alignment.labels_after, recipe, start, rows_of(carried.label_head))
         parameters, steps, norm, work = both.concept, both.iterations, both.gradient_norm, 0
         logits = design @ parameters.T
     else:
@@ -162,7 +162,7 @@ def solve_label(
     """
     solved = solve_label_head(
         label_design(model, alignment, logits),
-        alignment.after.labels,
+        alignment.labels_after,
         None,
         len(model.class_names),
         model.recipe.label_regularisation,
@@ -188,7 +188,7 @@ def step_label(
         return solve_label(model, alignment, logits, None)
     design = label_design(model, alignment, logits)
     beta = model.recipe.label_regularisation
-    objective = LabelObjective(design, alignment.after.labels, None, beta)
+    objective = LabelObjective(design, alignment.labels_after, None, beta)
     parameters = rows_of(model.label_head)
     now = design @ parameters.T
     value, done = float(objective.value(parameters, now)), 0

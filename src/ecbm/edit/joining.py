@@ -35,17 +35,22 @@ def append_samples(data: Dataset, added: Dataset, new_concepts: Mapping[str, Map
         if name in new_concepts:
             given = column_of(added, new_concepts[name])
             concepts[:, column] = torch.where(given.isnan(), concepts[:, column], given)
-    classes = torch.tensor([data.class_names.index(n) if n in data.class_names else 0 for n in added.class_names])
+    labels = added.labels
+    if not data.predicts_number:
+        known = [data.class_names.index(n) if n in data.class_names else 0 for n in added.class_names]
+        labels = torch.tensor(known)[labels]
     both = Dataset(
         (*data.ids, *added.ids),
         concatenate(data.inputs, added.inputs),
         torch.cat([data.concepts, concepts]),
-        torch.cat([data.labels, classes[added.labels]]),
+        torch.cat([data.labels, labels]),
         data.concept_names,
         data.class_names,
         (*data.splits, *added.splits),
         data.layout.declared,
         data.layout.units,
+        data.target,
+        data.target_unit,
     )
     if "row_digests" in data.__dict__:
         both.__dict__["row_digests"] = (*data.row_digests, *added.row_digests)

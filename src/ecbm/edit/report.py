@@ -69,7 +69,7 @@ class Measured:
         self.bottleneck = label_design(model, alignment, logits)
         self._labels = LabelObjective(
             self.bottleneck,
-            alignment.after.labels,
+            alignment.labels_after,
             None,
             model.recipe.label_regularisation,
             model.recipe.label_l1 or 0.0,
@@ -86,7 +86,7 @@ class Measured:
 
     @cached_property
     def label_residual(self) -> Tensor:
-        return label_residual(self.class_logits, self.alignment.after.labels)
+        return label_residual(self.class_logits, self.alignment.labels_after)
 
     @cached_property
     def label_gradient(self) -> Tensor:
@@ -119,7 +119,7 @@ def report_of(
         settings["curvature_staleness"] = dict(state.staleness)
     report: dict[str, Any] = {
         "method": method,
-        "edit": str(alignment.edit),
+        "edit": alignment.edit.said_of(alignment.data),
         "changed": alignment.counts(),
         "settings": settings,
         "objective": {"before": before, "after": after},
@@ -216,7 +216,9 @@ def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str
         concept_head_fixed=joint,
         design_norm=_design_norm(alignment, state, model, design),
     )
-    out: dict[str, Any] = {"certificate": bound.to_dict()}
+    scaling = model.target_scaling
+    said = bound if scaling is None else bound.of_number(float(scaling[1]))
+    out: dict[str, Any] = {"certificate": said.to_dict()}
     if not model.recipe.is_linear:
         out["no_certificate_for_backbone"] = (
             "its objective is not convex, so a small gradient proves nothing about the distance to retraining"
@@ -258,7 +260,7 @@ def _drift(
         low, high = after.low[new[place]], after.high[new[place]]
         value = (q[:, place] - low) / (high - low)
         q[:, place] = before.low[old[place]] + (before.high[old[place]] - before.low[old[place]]) * value
-    gap, class_gap = (p - q).abs(), (a - b).abs()
+    gap = (p - q).abs()
     present, now = _said(p, before.layout, old), _said(q, before.layout, old)
     flipped = (present != now).sum(0)
     order = flipped.argsort(descending=True, stable=True)[:10].tolist()
@@ -268,10 +270,21 @@ def _drift(
         "concept_probability_mean_change": float(gap.mean()) if gap.numel() else 0.0,
         "concept_probability_largest_change": float(gap.max()) if gap.numel() else 0.0,
         "concept_predictions_changed": int(flipped.sum()),
-        "class_probability_mean_change": float(class_gap.mean()),
-        "class_probability_largest_change": float(class_gap.max()) if class_gap.numel() else 0.0,
-        "class_predictions_changed": int((a.argmax(1) != b.argmax(1)).sum()),
+        **_output_drift(a, b, after),
         "most_changed_concepts": {shared[j]: int(flipped[j]) for j in order if int(flipped[j])},
+    }
+
+
+def _output_drift(before: Tensor, after: Tensor, model: ConceptBottleneck) -> dict[str, Any]:
+    """How far classes moved, or the predicted number, in its unit."""
+    gap = (before - after).abs()
+    mean, largest = float(gap.mean()), float(gap.max()) if gap.numel() else 0.0
+    if model.predicts_number:
+        return {"prediction_mean_change": mean, "prediction_largest_change": largest, "unit": model.target_unit}
+    return {
+        "class_probability_mean_change": mean,
+        "class_probability_largest_change": largest,
+        "class_predictions_changed": int((before.argmax(1) != after.argmax(1)).sum()),
     }
 
 
@@ -311,4 +324,7 @@ def _refitted_statistics(before: ConceptBottleneck, after: ConceptBottleneck) ->
         words.append("positive weights")
     if not torch.equal(before.low[old_columns], after.low[new_columns]):
         words.append("intervention logits")
+    old_target, new_target = before.target_scaling, after.target_scaling
+    if old_target is not None and new_target is not None and not torch.equal(old_target, new_target):
+        words.append("mean and scale of the target")
     return words

@@ -5,6 +5,7 @@ Without data only the form of a value can be checked; with data its concept's ty
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Iterable, Mapping
@@ -118,6 +119,8 @@ def resolve(edit: Edit, data: Dataset) -> Edit:
     from ecbm.edit.edit import Edit as EditValue
 
     layout = data.layout
+    if data.predicts_number:
+        edit = _with_plain_numbers(edit, data)
     if layout.plain and not edit.concept_types and all(_is_label(value) for _, _, value in edit.correct_concepts):
         return edit
     corrected, removed = _corrections(edit, data), _removed(edit, data)
@@ -135,6 +138,19 @@ def resolve(edit: Edit, data: Dataset) -> Edit:
         types,
         edit.units,
     )
+
+
+def _with_plain_numbers(edit: Edit, data: Dataset) -> Edit:
+    """The edit with labels written as numbers are stored: ``12.50`` and ``12.5`` are the same label."""
+    labels = [
+        (sample, str(data.label_from(label, f"correct_labels: sample {sample!r}")))
+        for sample, label in edit.correct_labels
+    ]
+    if tuple(labels) == edit.correct_labels:
+        return edit
+    other = copy.copy(edit)
+    object.__setattr__(other, "correct_labels", tuple(labels))
+    return other
 
 
 def _corrections(edit: Edit, data: Dataset) -> list[tuple[str, str, float]]:

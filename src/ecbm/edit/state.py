@@ -170,7 +170,7 @@ class EditorState:
     def label_blocks(self) -> Tensor | None:
         """The diagonal block of every class of the label head's Hessian, without L2; ``None`` if too large."""
         head = self.model.label_head
-        if not fits_class_blocks(head.out_features, head.in_features + 1):
+        if self.model.predicts_number or not fits_class_blocks(head.out_features, head.in_features + 1):
             return None
         design = with_ones(self.bottleneck)
 

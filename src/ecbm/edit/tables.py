@@ -35,6 +35,7 @@ def corrections_from(source: Path | pandas.DataFrame, data: Dataset | None = Non
     With ``data`` values may be those of its concepts' types: names, grades, numbers in their unit.
     """
     typed = data is not None and not data.layout.plain
+    numbers = data is not None and data.predicts_number
     if isinstance(source, Path):
         table = read_table(source, text=(*_TEXT, "value") if typed else _TEXT)
     elif is_frame(source):
@@ -53,14 +54,16 @@ def corrections_from(source: Path | pandas.DataFrame, data: Dataset | None = Non
         table.require("value")
     elif "label" not in table.names:
         raise InputError(f"{table.path}: nothing to correct; give columns concept and value, or label, beside id")
-    return _rows(table, data if typed else None)
+    return _rows(table, data if typed else None, numbers)
 
 
-def _rows(table: Table, data: Dataset | None) -> Corrections:
+def _rows(table: Table, data: Dataset | None, numbers: bool) -> Corrections:
     ids = table.text("id", "an id")
     absent: list[str | None] = [None] * len(ids)
     concepts = table.optional_text("concept") if "concept" in table.names else absent
-    labels = table.optional_text("label") if "label" in table.names else absent
+    labels = absent
+    if "label" in table.names:
+        labels = _number_labels(table) if numbers else table.optional_text("label")
     values: list[float | str] = [math.nan] * len(ids)
     if "value" in table.names:
         values = table.fractions(["value"])[:, 0].tolist() if data is None else _typed_values(table, concepts, data)
@@ -78,6 +81,12 @@ def _rows(table: Table, data: Dataset | None) -> Corrections:
         if label is not None:
             relabelled.append((sample, label))
     return corrected, relabelled
+
+
+def _number_labels(table: Table) -> list[str | None]:
+    """Labels that are numbers, as text; ``None`` where a cell is empty."""
+    found = table.numbers("label", "the target is a number").tolist()
+    return [None if math.isnan(number) else str(number) for number in found]
 
 
 def _typed_values(table: Table, concepts: Sequence[str | None], data: Dataset) -> list[float | str]:

@@ -126,7 +126,7 @@ def shape_of(data: Dataset) -> dict[str, Any]:
         "samples": len(data),
         "splits": data.split_sizes,
         "concepts": len(data.concept_names),
-        "classes": len(data.class_names),
+        **({"target": data.class_names[0]} if data.predicts_number else {"classes": len(data.class_names)}),
         "input_shape": list(data.inputs.shape),
     }
 
@@ -247,7 +247,7 @@ def edit_model(
     keep_curvature(workspace.folder, editor)
     how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
     how.append(Detail("facts_from", recalled.root))
-    summary = summary_of(result.report, done(str(changes.edit))) | {"shape": shape_of(result.data)}
+    summary = summary_of(result.report, done(changes.edit.said_of(editor.data))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with transaction.begin(workspace.folder, parent.version) as opened:
         data = store_edited(parent.data, editor.data, result.data, opened.objects, opened.put)

@@ -14,6 +14,9 @@ _METRICS = {
     "class_accuracy": "class accuracy",
     "class_f1": "class F1 (macro)",
     "ece": "class calibration error",
+    "rmse": "error (root mean square)",
+    "mae": "error (mean absolute)",
+    "r2": "R²",
     "concept_accuracy": "concept accuracy",
     "concept_f1": "concept F1 (mean)",
     "concept_auc": "concept AUC (mean)",
@@ -34,7 +37,7 @@ def model_card(
         "",
         f"A {recipe.regime} concept bottleneck model ({recipe.to_dict()['backbone']} backbone, bottleneck of "
         f"{recipe.bottleneck}) with {len(model.concept_names)} concepts in {len(model.groups)} groups and "
-        f"{len(model.class_names)} classes; {parameters:,} parameters. Written by ecbm {__version__}.",
+        f"{model.said_target}; {parameters:,} parameters. Written by ecbm {__version__}.",
         "",
         "## Load it",
         "",
@@ -78,18 +81,29 @@ def model_card(
         "",
         *_concept_lines(model),
         "",
-        "## Classes",
-        "",
-        ", ".join(model.class_names),
+        *_target_lines(model),
         "",
         "## Limits",
         "",
         "Predictions hold for data like the training data. Concept probabilities are predictions, not findings: "
-        "check them before acting on a class. Setting a concept by hand changes the class only through the label "
-        "head, not through what the picture shows.",
+        f"check them before acting on {'the number' if model.predicts_number else 'a class'}. Setting a concept by "
+        f"hand changes {'the number' if model.predicts_number else 'the class'} only through the label head, not "
+        "through what the picture shows.",
         "",
     ]
     return "\n".join(lines)
+
+
+def _target_lines(model: ConceptBottleneck) -> list[str]:
+    if model.target_scaling is None:
+        return ["## Classes", "", ", ".join(model.class_names)]
+    unit = f" in {model.target_unit}" if model.target_unit else ""
+    mean, scale = model.target_scaling.tolist()
+    return [
+        "## What it predicts",
+        "",
+        f"The number **{model.class_names[0]}**{unit}; in the training data {mean:.6g} ± {scale:.4g}.",
+    ]
 
 
 def _concept_lines(model: ConceptBottleneck) -> list[str]:

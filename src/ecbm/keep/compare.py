@@ -71,6 +71,8 @@ def _said(model: ConceptBottleneck, logits: torch.Tensor, name: str) -> torch.Te
 
 def _predictions(models: Any, logits: list[torch.Tensor], ids: list[str]) -> dict[str, Any]:
     classes = [m.classify(z) for m, z in zip(models, logits, strict=True)]
+    if models[0].predicts_number and models[1].predicts_number:
+        return _numbers(classes[0][:, 0], classes[1][:, 0], ids)
     names = [[m.class_names[c] for c in p.argmax(1).tolist()] for m, p in zip(models, classes, strict=True)]
     differ = [row for row in range(len(ids)) if names[0][row] != names[1][row]]
     gap = None
@@ -78,6 +80,14 @@ def _predictions(models: Any, logits: list[torch.Tensor], ids: list[str]) -> dic
         gap = float((classes[0] - classes[1]).abs().max())
     examples = [{"id": ids[row], "before": names[0][row], "after": names[1][row]} for row in differ[:_MOST]]
     return {"samples": len(ids), "changed": len(differ), "largest_probability_change": gap, "examples": examples}
+
+
+def _numbers(before: torch.Tensor, after: torch.Tensor, ids: list[str]) -> dict[str, Any]:
+    """Predicted numbers side by side, those that moved most first."""
+    gap = (before - after).abs()
+    order = [row for row in gap.argsort(descending=True, stable=True).tolist() if float(gap[row]) > 0]
+    examples = [{"id": ids[row], "before": float(before[row]), "after": float(after[row])} for row in order[:_MOST]]
+    return {"samples": len(ids), "changed": len(order), "largest_change": float(gap.max()), "examples": examples}
 
 
 def _data(before: Dataset, after: Dataset) -> dict[str, Any]:
@@ -88,7 +98,7 @@ def _data(before: Dataset, after: Dataset) -> dict[str, Any]:
     edit = Edit.between(before, after)
     return {
         "same": False,
-        "words": done(str(edit)),
+        "words": done(edit.said_of(before)),
         "concept_labels_corrected": len(
             {(sample, before.layout.owner[before.concept_index(name)]) for sample, name, _ in edit.correct_concepts}
         ),

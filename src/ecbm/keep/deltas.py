@@ -42,6 +42,7 @@ def between(before: StoredTable, after: StoredTable) -> Delta | None:
     new_concepts = after.concept_names[len(stay) :]
     unlike = (
         before.class_names != after.class_names
+        or (before.target, before.target_unit) != (after.target, after.target_unit)
         or after.ids[: len(kept)] != kept
         or after.concept_names[: len(stay)] != stay
         or bool((np.diff(places) <= 0).any())

@@ -73,6 +73,8 @@ def erase_samples(
         facts["model"] = edited.fingerprint
     outside = _not_reached(workspace, edited, report)
     summary = summary_of(report, f"erased {counted(len(wanted), 'sample')}") | {"shape": shape_of(after)}
+    # How far a number moved is a figure that was computed with the old model.
+    summary.pop("prediction_largest_change", None)
     with transaction.begin(workspace.folder, version.version) as opened:
         manifest = rewrite_dataset(version.data, after, opened.objects, opened.put, forget=wanted)
         stored = None if edited is None else store_model(edited, opened.put)
@@ -145,6 +147,8 @@ def _without(
 
 def _check_classes(left: Dataset) -> None:
     """A class without a training sample cannot be learnt; the user must say what should become of it."""
+    if left.predicts_number:
+        return
     trained = set(left.split("train").labels.tolist())
     for index, name in enumerate(left.class_names):
         others = int((left.labels == index).sum())
@@ -168,7 +172,7 @@ def _reduced(data: Dataset, left: Dataset, gone: set[str]) -> tuple[Dataset, lis
     trained = left.select(train_rows) if train_rows else left
     lost_classes = [
         data.class_names[index]
-        for index in {int(data.labels[row]) for row in rows}
+        for index in (set() if data.predicts_number else {int(data.labels[row]) for row in rows})
         if not bool((left.labels == index).any())
     ]
     had = ~data.concepts[rows].isnan()
@@ -182,11 +186,15 @@ def _reduced(data: Dataset, left: Dataset, gone: set[str]) -> tuple[Dataset, lis
     classes = [name for name in data.class_names if name not in lost_classes]
     numbers = torch.tensor([classes.index(name) if name in classes else 0 for name in data.class_names])
     stay = [column for column, name in enumerate(data.concept_names) if name not in lost_concepts]
+    # Labels of a concept are missing together: it goes with all of its columns, or stays.
+    left_over = {concept.name for concept in data.layout.concepts if set(concept.columns) & set(stay)}
     reduced = left.replace(
-        labels=numbers[left.labels],
+        labels=left.labels if data.predicts_number else numbers[left.labels],
         class_names=classes,
         concepts=left.concepts[:, stay],
         concept_names=[data.concept_names[column] for column in stay],
+        concept_types={name: kind for name, kind in data.layout.declared.items() if name in left_over},
+        units={name: unit for name, unit in data.layout.units.items() if name in left_over},
     )
     return reduced, lost_classes + lost_concepts
 

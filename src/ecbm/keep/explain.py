@@ -25,7 +25,8 @@ def explain(item: dict[str, Any], current: int) -> Iterator[str]:
     if not item["kept"]:
         yield "Its weights and data were destroyed by an erasure; only this description is left."
     if item["edit"]:
-        yield from _edit_lines(item["edit"], item.get("before") or {})
+        target = item["summary"].get("shape", {}).get("target", "class")
+        yield from _edit_lines(item["edit"], item.get("before") or {}, target)
     destroyed = item["details_destroyed"]
     if destroyed:
         yield f"{counted(destroyed, 'detail')} of it destroyed by erasures."
@@ -42,7 +43,7 @@ def explain(item: dict[str, Any], current: int) -> Iterator[str]:
         yield f"{name} fingerprint {value}"
 
 
-def _edit_lines(edit: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
+def _edit_lines(edit: dict[str, Any], before: dict[str, Any], target: str) -> Iterator[str]:
     # Versions of before old values were recorded have none; then only the new one is shown.
     types = edit.get("concept_types", {})
     values = {(i, concept): value for i, concept, value in _labels(before.get("correct_concepts", []), types)}
@@ -52,7 +53,7 @@ def _edit_lines(edit: dict[str, Any], before: dict[str, Any]) -> Iterator[str]:
         for i, concept, value in _labels(edit.get("correct_concepts", []), types)
     ]
     lines += [
-        f"  {one['id']}: class {_from(classes.get(one['id']))}→ {one['label']}"
+        f"  {one['id']}: {target} {_from(classes.get(one['id']))}→ {one['label']}"
         for one in edit.get("correct_labels", [])
     ]
     lines += [f"  {sample}: removed" for sample in edit.get("remove_samples", [])]
@@ -90,6 +91,11 @@ def _from(old: str | None) -> str:
     return "" if old is None else f"{old} "
 
 
+def _figure(value: float | None) -> str:
+    # A figure that is not finite is stored as nothing.
+    return "any number" if value is None else f"{value:.3g}"
+
+
 def _value(value: float | None) -> str:
     return "missing" if value is None else f"{value:g}"
 
@@ -107,18 +113,24 @@ def _report_lines(report: dict[str, Any]) -> Iterator[str]:
         yield f"objective on the edited data: {', '.join(parts)}"
     drift = report.get("drift")
     if drift:
-        yield (
-            f"on {counted(drift['samples'], drift['split'] + ' sample')}: "
-            f"{counted(drift['class_predictions_changed'], 'class prediction')} and "
-            f"{counted(drift['concept_predictions_changed'], 'concept prediction')} changed"
-        )
+        where = f"on {counted(drift['samples'], drift['split'] + ' sample')}"
+        concepts = counted(drift["concept_predictions_changed"], "concept prediction")
+        if "class_predictions_changed" in drift:
+            classes = counted(drift["class_predictions_changed"], "class prediction")
+            yield f"{where}: {classes} and {concepts} changed"
+        else:
+            moved = f"{_figure(drift['prediction_largest_change'])} {drift.get('unit', '')}".strip()
+            yield f"{where}: predictions moved by at most {moved}, {concepts} changed"
     certificate = report.get("certificate")
     if certificate:
-        yield (
-            f"certificate ({certificate['covers']}): retraining would change at most "
-            f"{counted(certificate['class_predictions_that_could_differ'], 'more class prediction')} of "
-            f"{counted(certificate['validation_samples'], 'validation sample')}"
-        )
+        known = f"of {counted(certificate['validation_samples'], 'validation sample')}"
+        if "class_predictions_that_could_differ" in certificate:
+            changed = counted(certificate["class_predictions_that_could_differ"], "more class prediction")
+            yield f"certificate ({certificate['covers']}): retraining would change at most {changed} {known}"
+        else:
+            bound = f"{_figure(certificate['largest_prediction_change'])} {(drift or {}).get('unit', '')}".strip()
+            words = f"no prediction {known} is farther than {bound} from the exact solution"
+            yield f"certificate ({certificate['covers']}): {words}"
     for note in report.get("notes") or []:
         yield f"note: {note}"
     for name, why in (report.get("not_covered") or {}).items():

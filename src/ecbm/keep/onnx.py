@@ -30,7 +30,7 @@ class _Predictor(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         concepts, classes = self.model(x)
-        return self.model.concepts_from(concepts), torch.softmax(classes, dim=1)
+        return self.model.concepts_from(concepts), self.model.outputs_from(classes)
 
 
 def onnx_bytes(model: ConceptBottleneck) -> bytes:

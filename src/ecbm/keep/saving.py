@@ -100,6 +100,7 @@ def config_of(model: ConceptBottleneck) -> dict[str, Any]:
     """What ``config.json`` says about a model."""
     layout = model.layout
     typed = {} if layout.plain else {"concept_types": layout.declared, "units": layout.units}
+    number = {"target": {"kind": "number", "unit": model.target_unit}} if model.predicts_number else {}
     front = {} if model.front is None else {"front": model.front.settings.to_dict()}
     return front | {
         "format": "ecbm-model",
@@ -110,6 +111,7 @@ def config_of(model: ConceptBottleneck) -> dict[str, Any]:
         "concept_names": list(model.concept_names),
         "class_names": list(model.class_names),
         **typed,
+        **number,
         "data_fingerprint": model.provenance.data_fingerprint,
         "training": _without_seconds(model.provenance.training),
         "fingerprint": model.fingerprint,
@@ -206,6 +208,15 @@ def front_from(
     return Front(settings, weights, trust=trust)
 
 
+def _target(given: Any, path: Path) -> tuple[Tensor | None, str]:
+    """Where a number is predicted, a place for its mean and scale, and its unit."""
+    if given is None:
+        return None, ""
+    if not isinstance(given, dict) or given.get("kind") != "number" or not isinstance(given.get("unit"), str):
+        raise InputError(f"{path}: field 'target' is not that of a number")
+    return torch.tensor([0.0, 1.0], dtype=torch.float64), given["unit"]
+
+
 def model_from(
     config: Mapping[str, Any],
     state: Mapping[str, Tensor],
@@ -252,7 +263,9 @@ def model_from(
         nothing,
         Provenance(config["data_fingerprint"], config["training"]),
         layout,
-        front=front,
+        None,
+        front,
+        *_target(config.get("target"), config_path),
     )
     expected = model.state_dict()
     for name in sorted(expected.keys() | state.keys()):

@@ -102,6 +102,8 @@ def fingerprint_of_bytes(data: Dataset) -> str:
         data.splits,
         data.layout.declared,
         data.layout.units,
+        data.target,
+        data.target_unit,
     )
     return bare.fingerprint
 

@@ -30,13 +30,15 @@ class StoredTable:
 
     ids: list[str]
     splits: list[str]
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64] | NDArray[np.float64]
     concepts: NDArray[np.float32]
     concept_names: list[str]
     class_names: list[str]
     origin: NDArray[np.int64]
     concept_types: dict[str, str] = dataclasses.field(default_factory=dict)
     units: dict[str, str] = dataclasses.field(default_factory=dict)
+    target: str = "class"
+    target_unit: str = ""
 
     @classmethod
     def of(cls, data: Dataset) -> StoredTable:
@@ -50,6 +52,8 @@ class StoredTable:
             np.arange(len(data)),
             data.layout.declared,
             data.layout.units,
+            data.target,
+            data.target_unit,
         )
 
     def rows(self, wanted: NDArray[np.int64]) -> StoredTable:
@@ -78,6 +82,8 @@ class StoredTable:
             self.splits,
             self.concept_types,
             self.units,
+            self.target,
+            self.target_unit,
         )
         # Known already: without them the fingerprint would have to decode every picture.
         data.__dict__["row_digests"] = digests if whole else digests.take(self.origin)
@@ -109,6 +115,10 @@ def _numbers(column: Any, kind: type[T]) -> NDArray[T]:
     return np.concatenate(parts) if parts else np.zeros(0, kind)
 
 
+def _labels(column: Any, target: str) -> NDArray[np.int64] | NDArray[np.float64]:
+    return _numbers(column, np.float64) if target == "number" else _numbers(column, np.int64)
+
+
 def _texts(column: Any) -> list[str]:
     found: list[str] = []
     for part in column.chunks:
@@ -125,7 +135,7 @@ def table_bytes(table: StoredTable) -> bytes:
     arrays: dict[str, Any] = {
         "id": _text_column(table.ids),
         "split": _text_column(table.splits).dictionary_encode(),
-        "label": _number_column(table.labels, pa.int64()),
+        "label": _number_column(table.labels, pa.float64() if table.target == "number" else pa.int64()),
     }
     for column in range(len(table.concept_names)):
         # Bits, not numbers: Parquet's missing values would not give back the same NaN.
@@ -135,6 +145,7 @@ def table_bytes(table: StoredTable) -> bytes:
     # Only where there are any: tables of binary concepts keep their bytes.
     said |= {"types": table.concept_types} if table.concept_types else {}
     said |= {"units": table.units} if table.units else {}
+    said |= {"target": table.target, "target_unit": table.target_unit} if table.target != "class" else {}
     names = json.dumps(said)
     buffer = io.BytesIO()
     pa.parquet.write_table(pa.table(arrays).replace_schema_metadata({"names": names}), buffer, compression="zstd")
@@ -150,11 +161,13 @@ def read_table(content: bytes) -> StoredTable:
     return StoredTable(
         _texts(table.column("id")),
         _texts(table.column("split")),
-        _numbers(table.column("label"), np.int64),
+        _labels(table.column("label"), names.get("target", "class")),
         np.ascontiguousarray(bits).view(np.float32),
         list(names["concepts"]),
         list(names["classes"]),
         np.arange(len(table)),
         names.get("types", {}),
         names.get("units", {}),
+        names.get("target", "class"),
+        names.get("target_unit", ""),
     )

@@ -21,6 +21,7 @@ from ecbm.read.given import given_concepts, given_inputs, given_labels, given_ro
 from ecbm.read.inputs import Inputs, TensorInputs, digest_rows
 from ecbm.read.samples import Sample, TorchView, frame_of, pick, sample_at
 from ecbm.read.splits import SPLITS
+from ecbm.read.targets import check_number_labels, given_numbers, given_target, number_in
 
 if TYPE_CHECKING:
     import pandas
@@ -42,7 +43,7 @@ class Dataset:
     concepts
         (n, k) float, each 0..1 (soft labels allowed; any number for a continuous concept) or NaN for missing.
     labels
-        (n,) class labels: indices into ``class_names``, or the names themselves.
+        (n,) class labels: indices into ``class_names``, or the names themselves; or numbers, see ``target``.
     concept_names, class_names
         Names, unique.
     splits
@@ -53,6 +54,9 @@ class Dataset:
         ``severity`` the cumulative columns ``severity::>=1``, ``severity::>=2``, …
     units
         From continuous concepts to their units, for display.
+    target, target_unit
+        ``"number"`` where labels are numbers to be predicted and not classes: ``labels`` are then float64, and
+        ``class_names`` holds one name, what the number is called. Its unit is for display.
 
     Examples
     --------
@@ -71,18 +75,22 @@ class Dataset:
     class_names: tuple[str, ...]
     splits: tuple[str, ...]
     layout: ConceptLayout
+    target: str
+    target_unit: str
 
     def __init__(
         self,
         ids: Sequence[str],
         inputs: Inputs | Tensor | np.ndarray,
         concepts: Tensor | np.ndarray | Sequence[Sequence[float]],
-        labels: Tensor | np.ndarray | Sequence[int] | Sequence[str],
+        labels: Tensor | np.ndarray | Sequence[int] | Sequence[float] | Sequence[str],
         concept_names: Sequence[str],
         class_names: Sequence[str],
         splits: Sequence[str] | None = None,
         concept_types: Mapping[str, str] | None = None,
         units: Mapping[str, str] | None = None,
+        target: str = "class",
+        target_unit: str = "",
     ) -> None:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
@@ -92,7 +100,9 @@ class Dataset:
         put("concepts", given_concepts(concepts))
         put("concept_names", tuple(str(n) for n in concept_names))
         put("class_names", tuple(str(n) for n in class_names))
-        put("labels", given_labels(labels, self.class_names))
+        put("target", given_target(target, target_unit))
+        put("target_unit", str(target_unit))
+        put("labels", given_numbers(labels) if self.predicts_number else given_labels(labels, self.class_names))
         put("splits", given_splits(splits) if splits is not None else ("train",) * len(self.ids))
         self._check_names()
         put("layout", layout_of(self.concept_names, concept_types, units))
@@ -139,6 +149,10 @@ class Dataset:
         return TorchView(self)
 
     def _repr_html_(self) -> str:
+        if self.predicts_number:
+            low, high = (f"{float(end):g}" for end in self.labels.aminmax()) if len(self) else ("–", "–")
+            unit = f" {self.target_unit}" if self.target_unit else ""
+            return html.block(repr(self), [f"{self.class_names[0]}: {low} to {high}{unit}"])
         classes = torch.bincount(self.labels, minlength=len(self.class_names)).tolist()
         rows = sorted(zip(self.class_names, classes, strict=True), key=lambda pair: -pair[1])
         groups = ", ".join(f"{group} ({len(members)})" for group, members in self.groups.items())
@@ -146,10 +160,11 @@ class Dataset:
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {count}" for name, count in self.split_sizes.items())
+        labels = f"{len(self.class_names)} classes"
         return (
             f"Dataset({len(self)} samples ({parts}), inputs {tuple(self.inputs.shape)}, "
             f"{len(self.concept_names)} concepts in {len(self.groups)} groups, "
-            f"{len(self.class_names)} classes)"
+            f"{f'the number {self.class_names[0]!r}' if self.predicts_number else labels})"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -179,6 +194,24 @@ class Dataset:
     def units(self) -> dict[str, str]:
         """Units of continuous concepts, where they were given."""
         return dict(self.layout.units)
+
+    @property
+    def predicts_number(self) -> bool:
+        """Whether labels are numbers and not classes."""
+        return self.target == "number"
+
+    def label_of(self, row: int) -> str | float:
+        """The label of a row: its class by name, or its number."""
+        return float(self.labels[row]) if self.predicts_number else self.class_names[int(self.labels[row])]
+
+    def said_labels(self) -> list[str] | list[float]:
+        """The labels of all rows: classes by name, or numbers."""
+        known = self.labels.tolist()
+        return known if self.predicts_number else [self.class_names[label] for label in known]
+
+    def label_from(self, label: str, where: str = "label") -> int | float:
+        """What stands in :attr:`labels` for a class by name, or for a number as text."""
+        return number_in(label, where) if self.predicts_number else self.class_index(label)
 
     def concept(self, name: str) -> Concept:
         """A concept by name: its type, its columns and its values."""
@@ -237,6 +270,8 @@ class Dataset:
         total.update(RowDigests.of(self.row_digests).joined())
         if not self.layout.plain:
             total.update(repr((sorted(self.layout.declared.items()), sorted(self.layout.units.items()))).encode())
+        if self.predicts_number:
+            total.update(repr((self.target, self.target_unit)).encode())
         return total.hexdigest()
 
     # -- making others -------------------------------------------------------------------------------------
@@ -276,6 +311,8 @@ class Dataset:
             class_names=self.class_names,
             splits=selection.splits,
             layout=self.layout,
+            target=self.target,
+            target_unit=self.target_unit,
         )
         if "row_digests" in self.__dict__:
             part.__dict__["row_digests"] = selection.digests_in(self.row_digests)
@@ -309,6 +346,8 @@ class Dataset:
             self.splits if splits is None else splits,
             concept_types,
             units,
+            self.target,
+            self.target_unit,
         )
         if "row_digests" in self.__dict__:
             other.__dict__["row_digests"] = self.row_digests
@@ -345,7 +384,9 @@ class Dataset:
             raise InputError(f"labels have shape {tuple(self.labels.shape)}, expected {(n,)}")
         if len(self.splits) != n:
             raise InputError(f"{len(self.splits)} splits for {n} ids; give one split a sample")
-        if n and (int(self.labels.min()) < 0 or int(self.labels.max()) >= len(self.class_names)):
+        if self.predicts_number:
+            check_number_labels(self.labels, self.class_names, self.ids)
+        elif n and (int(self.labels.min()) < 0 or int(self.labels.max()) >= len(self.class_names)):
             raise InputError(f"class labels must lie in 0..{len(self.class_names) - 1} (the class names)")
         check_concept_values(self.layout, self.concepts, self.concept_names, self.ids)
         if isinstance(self.inputs, TensorInputs):

@@ -25,29 +25,23 @@ def overview(data: Dataset, most_pairs: int = 10) -> dict[str, Any]:
         ``samples``, ``splits``, ``input_shape``, ``classes`` (name to count), ``classes_by_split``, ``groups``,
         ``types`` (concept to type), ``concepts`` (name to ``mean`` and ``missing``; of a continuous one also
         ``deviation``, ``lowest``, ``highest`` and ``unit``), ``concepts_by_class`` (name to the mean in each
-        class), ``together`` (see :func:`co_occurrence`), ``fingerprint``. All ready for JSON.
+        class), ``together`` (see :func:`co_occurrence`), ``fingerprint``. All ready for JSON. Where labels are
+        numbers there are no classes but a ``target`` (``name``, ``unit``, ``mean``, ``deviation``, ``lowest``,
+        ``highest``).
     """
     known = ~data.concepts.isnan()
     shares = data.concepts.nanmean(0).tolist()
     missing = (1 - known.double().mean(0)).tolist()
-    counts = torch.bincount(data.labels, minlength=len(data.class_names)).tolist()
     measured = {concept.name: _measured(data, concept) for concept in data.layout.of_type("continuous")}
-    by_class = [data.concepts[data.labels == index].nanmean(0).tolist() for index in range(len(data.class_names))]
+    classes = () if data.predicts_number else data.class_names
+    by_class = [data.concepts[data.labels == index].nanmean(0).tolist() for index in range(len(classes))]
     return {
         "samples": len(data),
         "splits": data.split_sizes,
         "input_shape": list(data.inputs.shape),
-        "classes": dict(zip(data.class_names, counts, strict=True)),
-        "classes_by_split": {
-            name: dict(
-                zip(
-                    data.class_names,
-                    torch.bincount(data.split(name).labels, minlength=len(counts)).tolist(),
-                    strict=True,
-                )
-            )
-            for name in data.split_sizes
-        },
+        "classes": _counts(data),
+        "classes_by_split": {name: _counts(data.split(name)) for name in data.split_sizes},
+        **({"target": _target(data)} if data.predicts_number else {}),
         "groups": {group: list(members) for group, members in data.groups.items()},
         "types": data.concept_types,
         "concepts": {
@@ -55,7 +49,7 @@ def overview(data: Dataset, most_pairs: int = 10) -> dict[str, Any]:
             for name, share, gone in zip(data.concept_names, shares, missing, strict=True)
         },
         "concepts_by_class": {
-            name: dict(zip(data.class_names, (row[column] for row in by_class), strict=True))
+            name: dict(zip(classes, (row[column] for row in by_class), strict=True))
             for column, name in enumerate(data.concept_names)
         },
         "together": co_occurrence(data, most_pairs),
@@ -63,13 +57,29 @@ def overview(data: Dataset, most_pairs: int = 10) -> dict[str, Any]:
     }
 
 
+def _counts(data: Dataset) -> dict[str, int]:
+    """How many samples each class has; no classes where labels are numbers."""
+    if data.predicts_number:
+        return {}
+    counts = torch.bincount(data.labels, minlength=len(data.class_names)).tolist()
+    return dict(zip(data.class_names, counts, strict=True))
+
+
+def _target(data: Dataset) -> dict[str, Any]:
+    mean = float(data.labels.mean()) if len(data) else None
+    return {"name": data.class_names[0], "mean": mean} | _spread(data.labels, data.target_unit)
+
+
 def _measured(data: Dataset, concept: Concept) -> dict[str, Any]:
     values = data.concepts[:, concept.columns[0]]
-    known = values[~values.isnan()].double()
+    return _spread(values[~values.isnan()].double(), concept.unit)
+
+
+def _spread(known: Tensor, unit: str) -> dict[str, Any]:
     if not len(known):
-        return {"unit": concept.unit}
+        return {"unit": unit}
     low, high = (float(end) for end in known.aminmax())
-    return {"deviation": float(known.std(correction=0)), "lowest": low, "highest": high, "unit": concept.unit}
+    return {"deviation": float(known.std(correction=0)), "lowest": low, "highest": high, "unit": unit}
 
 
 def co_occurrence(data: Dataset, most: int = 10) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from ecbm.read.feature_columns import FeatureColumns, expanded, feature_columns_
 from ecbm.read.features import given_features
 from ecbm.read.inputs import ImageInputs, Inputs, TensorInputs
 from ecbm.read.kinds import Found
+from ecbm.read.label_columns import Target, target_of
 from ecbm.read.picture_names import classes_by_folder, pictures_by_id, pictures_in
 from ecbm.read.said_types import Said, said_types
 from ecbm.read.sidecar import Sidecar, find_table, read_sidecar
@@ -51,6 +52,7 @@ class Asked:
     decimal: str | None = None
     missing: Sequence[str] = ()
     sheet: str | None = None
+    label_type: str | None = None
 
     @property
     def columns(self) -> dict[str, str]:
@@ -74,7 +76,8 @@ class Column:
 
     @property
     def taken_for(self) -> str:
-        return f"{self.role}: {self.kind}" if self.role in ("concept", "feature") else self.role
+        said = self.role in ("concept", "feature") or self.kind.startswith("number")
+        return f"{self.role}: {self.kind}" if said else self.role
 
     def __str__(self) -> str:
         return f"{self.name}: {self.taken_for}, {self.why}" + (f" ({self.otherwise})" if self.otherwise else "")
@@ -117,6 +120,8 @@ def read_and_tell(path: Any, asked: Asked, like: Dataset | None = None) -> Readi
         options = FileOptions(asked.encoding, asked.delimiter, asked.sheet, habits)
         table = read_table(path, text=columns.values(), ignore=asked.ignore, options=options)
     named = None if named is None else expanded(table, named)
+    if like is not None and like.predicts_number and columns["label"] not in table.names:
+        columns = columns | {"label": like.class_names[0]}
     return _Reader(table, asked, columns, sidecar, like).read(features, images, named)
 
 
@@ -139,6 +144,11 @@ def read_labels(path: Path, asked: Asked, concepts: Sequence[str]) -> Labels:
     reader = _Reader(table, asked, asked.columns, None, None)
     ids = reader._ids()
     labels, splits = reader._labels_and_splits(ids, None)
+    if reader.target.number:
+        raise InputError(
+            f"{path}, column {asked.label_column!r}: concepts without labels need classes, and this is a number; "
+            "name another column or leave the table out"
+        )
     wanted = [name for name in table.names if name in concepts]
     known: dict[str, dict[str, float]] = {}
     for one in concept_columns(table, wanted, {name: Said("binary") for name in wanted}):
@@ -159,13 +169,16 @@ class _Reader:
         self.table, self.asked, self.columns, self.sidecar, self.like = table, asked, columns, sidecar, like
         self.told: dict[str, Column] = {}
         self.remarks: list[str] = list(table.remarks)
+        self.said = self._said()
+        own = self.said.pop(columns["label"], None)
+        self.target = target_of(table, columns["label"], own, asked.label_type, sidecar, like)
 
     def read(self, features: Any, images: str | Path | None, named: list[str] | None) -> Reading:
         table, columns = self.table, self.columns
         ids = self._ids()
         pictures = self._pictures(ids, Path(images)) if images is not None else None
         labels, splits = self._labels_and_splits(ids, pictures)
-        said = self._said()
+        said = self.said
         others = [name for name in table.names if name not in columns.values() and name not in (named or ())]
         if not others:
             raise InputError(
@@ -181,7 +194,7 @@ class _Reader:
             self.remarks += group_remarks(table, concepts)
         inputs = self._inputs(features, images, named, pictures, said)
         class_names, numbers = self._classes(labels)
-        data = _dataset(ids, inputs, concepts, numbers, class_names, splits, self.sidecar)
+        data = _dataset(ids, inputs, concepts, numbers, class_names, splits, self.sidecar, self.target)
         if columns["image"] in table.names:
             self._tell("image")
         order = {name: place for place, name in enumerate(table.names)}
@@ -230,12 +243,12 @@ class _Reader:
     def _labels_and_splits(self, ids: Sequence[str], pictures: list[str] | None) -> tuple[list[str], list[str]]:
         table, label, split = self.table, self.columns["label"], self.columns["split"]
         folders = None
-        if label not in table.names and label == "label" and pictures is not None:
+        if label not in table.names and label == "label" and pictures is not None and not self.target.number:
             folders = classes_by_folder(pictures)
         if folders is None:
             table.require(label, "label_column")
-            labels = table.text(label, "a class label")
-            self._tell("label", f"class, one of {len(set(labels))}")
+            labels = self.target.texts(table, label)
+            self._tell("label", self.target.said(labels))
         else:
             labels = folders[0]
             self.remarks.append(
@@ -297,6 +310,8 @@ class _Reader:
         )
 
     def _classes(self, cells: Sequence[str]) -> tuple[list[str], Tensor]:
+        if self.target.number:
+            return [self.target.name], torch.tensor([float(cell) for cell in cells], dtype=torch.float64)
         names = list(self.sidecar.class_names) if self.sidecar is not None else _ordered(set(cells))
         index = {name: position for position, name in enumerate(names)}
         unknown = next((row for row, name in enumerate(cells) if name not in index), None)
@@ -315,6 +330,7 @@ def _dataset(
     class_names: list[str],
     splits: list[str],
     sidecar: Sidecar | None,
+    target: Target,
 ) -> Dataset:
     names = [name for one in concepts for name in one.names]
     values = torch.from_numpy(np.concatenate([one.values for one in concepts], axis=1))
@@ -324,7 +340,8 @@ def _dataset(
         # Columns of one concept need not stand together in the dataset that was written.
         values = values[:, [names.index(name) for name in sidecar.concept_names]]
         names = list(sidecar.concept_names)
-    return Dataset(ids, inputs, values, labels, names, class_names, splits, types, units)
+    kind = "number" if target.number else "class"
+    return Dataset(ids, inputs, values, labels, names, class_names, splits, types, units, kind, target.unit)
 
 
 def _said_like(data: Dataset, names: Sequence[str]) -> dict[str, Said]:

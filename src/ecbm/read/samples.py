@@ -31,7 +31,7 @@ class Sample:
     id: str
     x: Tensor
     concepts: dict[str, float | None]
-    label: str
+    label: str | float
     split: str
     layout: ConceptLayout | None = dataclasses.field(default=None, repr=False)
 
@@ -65,7 +65,7 @@ def sample_at(data: Dataset, row: int) -> Sample:
     concepts = {
         name: None if math.isnan(value) else value for name, value in zip(data.concept_names, values, strict=True)
     }
-    label = data.class_names[int(data.labels[row])]
+    label = data.label_of(row)
     layout = None if data.layout.plain else data.layout
     return Sample(data.ids[row], data.inputs.take([row])[0], concepts, label, data.splits[row], layout)
 
@@ -124,7 +124,7 @@ def frame_of(data: Dataset) -> pandas.DataFrame:
     columns: dict[str, Any] = {
         "id": list(data.ids),
         "split": list(data.splits),
-        "label": [data.class_names[label] for label in data.labels.tolist()],
+        "label": data.said_labels(),
     }
     clash = next((name for name in data.concept_names if name in columns), None)
     if clash is not None:

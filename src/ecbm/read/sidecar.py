@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ecbm.errors import InputError
 from ecbm.read.feature_columns import FeatureColumns
+from ecbm.read.targets import TARGETS
 
 __all__ = ["SIDECAR", "Sidecar", "find_table", "read_sidecar", "write_sidecar"]
 
@@ -31,6 +32,8 @@ class Sidecar:
     concept_types: dict[str, str] = dataclasses.field(default_factory=dict)
     units: dict[str, str] = dataclasses.field(default_factory=dict)
     feature_columns: FeatureColumns | None = None
+    target: str = "class"
+    target_unit: str = ""
 
 
 def write_sidecar(folder: Path, sidecar: Sidecar) -> None:
@@ -40,8 +43,10 @@ def write_sidecar(folder: Path, sidecar: Sidecar) -> None:
         content["feature_columns"] = json.loads(sidecar.feature_columns.to_bytes())
     else:
         del content["feature_columns"]
-    # Where every concept is binary the file is what it was before there were types.
+    # Where every concept is binary the file is what it was before there were types; and so it is with classes.
     content = {name: value for name, value in content.items() if value != {}}
+    if sidecar.target == "class":
+        del content["target"], content["target_unit"]
     text = json.dumps(content, indent=2, ensure_ascii=False)
     (folder / SIDECAR).write_text(text + "\n", encoding="utf-8")
 
@@ -75,6 +80,8 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         and isinstance(content.get("fingerprint"), str)
         and _texts_by_name(types)
         and _texts_by_name(units)
+        and content.get("target", "class") in TARGETS
+        and isinstance(content.get("target_unit", ""), str)
         and (size is None or (isinstance(size, list) and len(size) == 2 and all(type(s) is int for s in size)))
     )
     given = content.get("feature_columns")
@@ -94,6 +101,8 @@ def read_sidecar(folder: Path) -> Sidecar | None:
         concept_types=types,
         units=units,
         feature_columns=features,
+        target=content.get("target", "class"),
+        target_unit=content.get("target_unit", ""),
     )
 
 

@@ -38,6 +38,7 @@ def read_dataset(
     decimal: str | None = None,
     missing: Sequence[str] = (),
     sheet: str | None = None,
+    label_type: str | None = None,
 ) -> Dataset:
     """Read a dataset from a table, with features among its columns or in an array, or with pictures.
 
@@ -76,6 +77,10 @@ def read_dataset(
     encoding, delimiter, decimal, missing, sheet
         What the file's looks leave open: its encoding, what separates columns, the decimal sign, more texts that
         mean missing, and which sheet of a workbook.
+    label_type
+        ``"number"`` where the label is a number to be predicted, ``"class"`` where it names a class. A type of the
+        label column says the same, and its unit: ``types={"price": "continuous:EUR"}``. A column of many different
+        numbers is never taken for classes unasked.
 
     Returns
     -------
@@ -115,6 +120,7 @@ def read_dataset(
             decimal,
             missing,
             sheet,
+            label_type,
         ),
     ).data
 

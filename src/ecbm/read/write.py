@@ -90,6 +90,8 @@ def write_dataset(data: Dataset, folder: str | Path, *, table: Literal["csv", "p
                 data.layout.declared,
                 data.layout.units,
                 data.inputs.columns if isinstance(data.inputs, TensorInputs) else None,
+                data.target,
+                data.target_unit,
             ),
         )
         if folder.is_dir():
@@ -164,7 +166,7 @@ def _write_table(
     text = {
         columns["id"]: list(data.ids),
         columns["split"]: list(data.splits),
-        columns["label"]: [data.class_names[label] for label in data.labels.tolist()],
+        columns["label"]: [str(label) for label in data.said_labels()],
     }
     if pictures is not None:
         text[columns["image"]] = list(pictures)

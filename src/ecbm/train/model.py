@@ -82,12 +82,16 @@ class ConceptBottleneck(nn.Module):
         (continuous concepts, 99) percentiles of their training labels; ``None`` where there are none.
     front
         What happens to a picture before the backbone: preprocessing and frozen layers.
+    target_scaling, target_unit
+        Where the model predicts a number: mean and scale (2,) of its training labels, in whose units the label head
+        speaks, and its unit. ``None``: it predicts classes.
     """
 
     low: Tensor
     high: Tensor
     positive_weights: Tensor
     percentiles: Tensor | None
+    target_scaling: Tensor | None
 
     def __init__(
         self,
@@ -105,6 +109,8 @@ class ConceptBottleneck(nn.Module):
         layout: ConceptLayout | None = None,
         percentiles: Tensor | None = None,
         front: Front | None = None,
+        target_scaling: Tensor | None = None,
+        target_unit: str = "",
     ) -> None:
         super().__init__()
         self.front = front
@@ -122,6 +128,10 @@ class ConceptBottleneck(nn.Module):
         self.layout = plain_layout(self.concept_names) if layout is None else layout
         self.percentiles = None
         self.put_percentiles(percentiles)
+        self.target_scaling, self.target_unit = None, target_unit
+        if target_scaling is not None:
+            del self.target_scaling
+            self.register_buffer("target_scaling", target_scaling.double().clone())
         self.eval()
 
     def put_percentiles(self, percentiles: Tensor | None) -> None:
@@ -132,6 +142,11 @@ class ConceptBottleneck(nn.Module):
             self.register_buffer("percentiles", (empty if percentiles is None else percentiles).double().clone())
 
     # -- names ---------------------------------------------------------------------------------------------
+
+    @property
+    def predicts_number(self) -> bool:
+        """Whether the label head predicts a number and not a class."""
+        return self.target_scaling is not None
 
     @property
     def bottleneck(self) -> str:
@@ -259,10 +274,14 @@ class ConceptBottleneck(nn.Module):
 
     def class_probabilities(self, x: Samples) -> Probabilities:
         """Probability of every class (n, classes), a tensor; ``.to_frame()`` is the same with names."""
+        if self.predicts_number:
+            raise InputError(f"the model predicts a number, {self.class_names[0]!r}, and no classes; use predict")
         return Probabilities.of(self.classify(self.concept_logits(x)), self.class_names, _ids_of(x))
 
-    def predict(self, x: Samples) -> Predicted[str]:
+    def predict(self, x: Samples) -> Predicted[Any]:
         """The name of the most likely class of every input; ``.to_frame()`` gives the probabilities with names.
+
+        Where labels are numbers, the number of every input in its unit; ``.to_frame()`` has it under its name.
 
         Parameters
         ----------
@@ -277,6 +296,9 @@ class ConceptBottleneck(nn.Module):
         >>> model.predict(data[["tumour-000", "tumour-019"]])
         ['malignant', 'benign']
         """
+        if self.predicts_number:
+            numbers = Probabilities.of(self.classify(self.concept_logits(x)), self.class_names, _ids_of(x))
+            return Predicted(numbers[:, 0].tolist(), numbers)
         probabilities = self.class_probabilities(x)
         return Predicted([self.class_names[i] for i in probabilities.argmax(1).tolist()], probabilities)
 
@@ -300,9 +322,15 @@ class ConceptBottleneck(nn.Module):
         return self.layout.said(values)
 
     def classify(self, concept_logits: Tensor) -> Tensor:
-        """Class probabilities from concept logits."""
+        """Class probabilities from concept logits; or the number (n, 1), in its unit."""
         with torch.no_grad():
-            return torch.softmax(self.label_head(self.bottleneck_from(concept_logits)), dim=1)
+            return self.outputs_from(self.label_head(self.bottleneck_from(concept_logits)))
+
+    def outputs_from(self, class_logits: Tensor) -> Tensor:
+        """Class probabilities from what the label head gives; or the number (n, 1), in its unit."""
+        if self.target_scaling is None:
+            return torch.softmax(class_logits, dim=1)
+        return self.target_scaling[0] + self.target_scaling[1] * class_logits
 
     # -- interventions -------------------------------------------------------------------------------------
 
@@ -325,7 +353,7 @@ class ConceptBottleneck(nn.Module):
         return resolve_intervention(self, concepts, count)
 
     def intervene(self, x: Samples, concepts: Mapping[str, InterventionValue]) -> Probabilities:
-        """Class probabilities after setting concepts by hand.
+        """Class probabilities (or the number, (n, 1)) after setting concepts by hand.
 
         Parameters
         ----------
@@ -347,7 +375,7 @@ class ConceptBottleneck(nn.Module):
             filled = numbers[:, None].expand(-1, len(self.concept_names)).to(values.device)
             values[:, column] = self.concept_values(filled)[:, column]
         with torch.no_grad():
-            return torch.softmax(self.label_head(values), dim=1)
+            return self.outputs_from(self.label_head(values))
 
     # -- as a value ----------------------------------------------------------------------------------------
 
@@ -356,13 +384,19 @@ class ConceptBottleneck(nn.Module):
         return (
             f"ConceptBottleneck({self.recipe.regime}, {self.recipe.to_dict()['backbone']} backbone, inputs "
             f"{self.input_shape} → {len(self.concept_names)} concepts in {len(self.groups)} groups → "
-            f"{len(self.class_names)} classes, {size:,} parameters)"
+            f"{self.said_target}, {size:,} parameters)"
         )
 
     def _repr_html_(self) -> str:
         rows = [(group, ", ".join(members)) for group, members in self.groups.items()]
-        lines = [f"classes: {', '.join(self.class_names)}", f"fingerprint {self.fingerprint}"]
+        what = "predicts" if self.predicts_number else "classes"
+        lines = [f"{what}: {', '.join(self.class_names)}", f"fingerprint {self.fingerprint}"]
         return html.block(repr(self), lines, ("concept group", "concepts"), rows)
+
+    @property
+    def said_target(self) -> str:
+        """In words, what is predicted: how many classes, or which number."""
+        return f"the number {self.class_names[0]!r}" if self.predicts_number else f"{len(self.class_names)} classes"
 
     @property
     def fingerprint(self) -> str:
@@ -373,6 +407,8 @@ class ConceptBottleneck(nn.Module):
             total.update(self.front.settings.identity.encode())
         if not self.layout.plain:
             total.update(repr((self.layout.declared, self.layout.units)).encode())
+        if self.predicts_number:
+            total.update(repr(("number", self.target_unit)).encode())
         for name, value in sorted(self.state_dict().items()):
             total.update(f"{name}{value.dtype}{tuple(value.shape)}".encode())
             # Viewed as bytes: NumPy knows no bfloat16.

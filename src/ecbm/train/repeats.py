@@ -26,6 +26,8 @@ def repeated_classes(train: Dataset) -> list[str]:
     >>> repeated_classes(Dataset(names, torch.zeros(12, 1), concepts, labels, ["is_a", "early"], ["b", "a"]))
     ['is_a']
     """
+    if train.predicts_number:
+        return []
     found = []
     for concept in train.layout.concepts:
         if concept.type != "continuous" and _one_to_one(train, list(concept.columns)):

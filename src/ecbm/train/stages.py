@@ -54,10 +54,13 @@ def check_trainable(data: Dataset, recipe: Recipe) -> None:
     if stops_early and recipe.regime != "joint" and bool(data.split("val").concepts.isnan().all()):
         raise InputError("the val split has no concept label; early stopping needs some, or set patience=None")
     train = data.split("train")
-    counts = torch.bincount(train.labels, minlength=len(data.class_names))
-    for name, count in zip(data.class_names, counts.tolist(), strict=True):
-        if count == 0:
-            raise InputError(f"class {name!r} has no sample in the train split; add some or drop the class")
+    if data.predicts_number and recipe.class_balanced:
+        raise InputError("class_balanced draws every class equally often, but the labels are numbers; leave it out")
+    if not data.predicts_number:
+        counts = torch.bincount(train.labels, minlength=len(data.class_names))
+        for name, count in zip(data.class_names, counts.tolist(), strict=True):
+            if count == 0:
+                raise InputError(f"class {name!r} has no sample in the train split; add some or drop the class")
     gaps = isinstance(data.inputs, TensorInputs) and data.inputs.has_missing
     if gaps and recipe.backbone not in ("linear", "mlp"):
         raise InputError("features are missing in some samples; only the backbones 'linear' and 'mlp' replace them")

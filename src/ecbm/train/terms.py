@@ -9,7 +9,7 @@ w = p·t + 1 − t and target p·t / w: the same loss, written as one weighted B
 Concepts of other types (docs/method.md, "Concepts of other types"): a categorical one with a weight p_c for
 each value has w = Σ_c p_c t_c on all its columns and targets p_c t_c / w; an ordinal one has one positive
 weight for all its thresholds, without which they might not stay in order; a continuous one has targets (t −
-mean) / scale with the training split's statistics.
+mean) / scale with the training split's statistics. So have labels that are numbers, in J_Y.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ __all__ = [
     "Scaling",
     "concept_scaling",
     "concept_terms",
+    "label_targets",
     "percentiles_of",
     "positive_weights",
     "standardisation",
+    "target_scaling",
     "terms_of",
 ]
 
@@ -98,6 +100,22 @@ def standardisation(labels: Tensor) -> tuple[float, float]:
     mean, spread = float(values.mean()), float(values.std(correction=0))
     # Labels are float32: what is below their rounding is no spread.
     return mean, spread if spread > 1e-6 * abs(mean) else 1.0
+
+
+def target_scaling(train: Dataset) -> Tensor | None:
+    """Mean and scale (2,) of labels that are numbers, over the training samples; ``None`` of classes."""
+    if not train.predicts_number:
+        return None
+    mean, spread = float(train.labels.mean()), float(train.labels.std(correction=0))
+    # What is below the rounding of float64 is no spread.
+    scale = spread if spread > 1e-12 * abs(mean) else 1.0
+    return torch.tensor([mean, scale], dtype=torch.float64)
+
+
+def label_targets(data: Dataset, scaling: Tensor | None = None) -> Tensor:
+    """What J_Y is over: classes (n,), or numbers standardised by ``scaling``, which is by default their own."""
+    scaling = target_scaling(data) if scaling is None else scaling
+    return data.labels if scaling is None else (data.labels - scaling[0]) / scaling[1]
 
 
 def percentiles_of(train: Dataset) -> Tensor | None:

@@ -36,7 +36,15 @@ from ecbm.train.loop import Augment, LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 from ecbm.train.repeats import repeated_classes
-from ecbm.train.terms import ConceptTerms, concept_scaling, percentiles_of, positive_weights, terms_of
+from ecbm.train.terms import (
+    ConceptTerms,
+    concept_scaling,
+    label_targets,
+    percentiles_of,
+    positive_weights,
+    target_scaling,
+    terms_of,
+)
 
 __all__ = ["Trained", "train", "train_and_tell"]
 
@@ -91,6 +99,9 @@ def _batch_loss(terms: ConceptTerms, labels: Tensor, recipe: Recipe) -> Any:
         concepts = terms[rows].loss(logits)
         if classes is None:
             return concepts
+        if labels.is_floating_point():
+            error: Tensor = classes[:, 0] - labels[rows].float()
+            return recipe.joint_weight * concepts + 0.5 * error.square().sum()
         return recipe.joint_weight * concepts + functional.cross_entropy(classes, labels[rows], reduction="sum")
 
     return loss
@@ -119,11 +130,11 @@ def _fit_deep(
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
     deep = _Deep(backbone, width, len(data.concept_names), len(data.class_names), recipe, data.layout).to(device)
-    loss = _batch_loss(terms, train_data.labels, recipe)
+    loss, number = _batch_loss(terms, label_targets(train_data), recipe), target_scaling(train_data)
     validation = None
     if validation_terms is not None:
         val = data.split("val")
-        validation = (val.inputs, _batch_loss(validation_terms, val.labels, recipe))
+        validation = (val.inputs, _batch_loss(validation_terms, label_targets(val, number), recipe))
     alpha, beta = recipe.concept_regularisation, recipe.label_regularisation
     l2 = {"": recipe.joint_weight * alpha, "label_head": beta} if recipe.regime == "joint" else {"": alpha}
     identity = {"recipe": recipe.to_dict(), "data": data.fingerprint} if checkpoint is not None else None
@@ -264,7 +275,7 @@ def _train(
         log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
-    terms = terms_of(train_data, positive, scaling)
+    terms, labels = terms_of(train_data, positive, scaling), label_targets(train_data)
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
     joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
@@ -310,7 +321,7 @@ def _train(
             "concept_work": solved.work + basis.work,
         }
     if joint and concept_start is not None and (recipe.resolve_concept_head or recipe.is_linear):
-        both = solve_joint_heads(design, terms, train_data.labels, recipe, concept_start, label_start)
+        both = solve_joint_heads(design, terms, labels, recipe, concept_start, label_start)
         parallel.broadcast(both.concept)
         concept_head = linear_from(both.concept)
         log |= {"joint_gradient_norm": both.gradient_norm, "joint_objective": both.objective}
@@ -322,7 +333,7 @@ def _train(
     low, high = stages.logit_range(logits, train_data.concepts, data.layout)
     read = with_ones(stages.label_inputs(recipe, logits, train_data.concepts, low, high, data.layout))
     classes, l1 = len(data.class_names), recipe.label_l1 or 0.0
-    label = stages.fit_label_head(read, train_data.labels, classes, beta, tolerance, None, l1)
+    label = stages.fit_label_head(read, labels, classes, beta, tolerance, None, l1)
     log |= {
         "label_gradient_norm": label.gradient_norm,
         "label_objective": label.objective,
@@ -347,5 +358,7 @@ def _train(
         data.layout,
         percentiles_of(train_data),
         front,
+        target_scaling(train_data),
+        data.target_unit,
     )
     return Trained(model, design, basis)

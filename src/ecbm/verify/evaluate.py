@@ -21,6 +21,7 @@ __all__ = [
     "effective_concepts",
     "evaluate",
     "expected_calibration_error",
+    "number_metrics",
 ]
 
 
@@ -49,7 +50,12 @@ def align_concepts(model: ConceptBottleneck, data: Dataset) -> Tensor:
 
 
 def align_labels(model: ConceptBottleneck, data: Dataset) -> Tensor:
-    """The dataset's class labels as the model numbers its classes."""
+    """The dataset's class labels as the model numbers its classes; or its numbers as they are."""
+    if model.predicts_number != data.predicts_number:
+        has, wants = ("numbers", "classes") if data.predicts_number else ("classes", "a number")
+        raise InputError(f"the labels of the data are {has} and the model predicts {wants}; give data like its own")
+    if model.predicts_number:
+        return data.labels
     for name in data.class_names:
         if name not in model.class_names:
             raise unknown_name("class", name, model.class_names, "the data has a class the model does not know")
@@ -102,7 +108,8 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         over concepts where defined), ``concept_ece``, ``per_concept`` and ``count``. A categorical or ordinal
         concept is one entry, right or wrong as a whole; with ordinal ones there is ``concept_grade_error`` (mean
         absolute), with continuous ones, which have no accuracy, ``concept_r2``; with a sparse label head
-        ``concepts_per_class``.
+        ``concepts_per_class``. Where a number is predicted ``rmse``, ``mae`` (in its unit) and ``r2`` stand in
+        place of ``class_accuracy``, ``class_f1`` and ``ece``.
     """
     _check_kinds(model, data)
     if len(data) == 0:
@@ -113,7 +120,6 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         raise InputError(f"{len(logits)} rows of logits for {len(data)} samples; give one row a sample")
     probabilities, truth = model.concepts_from(logits.to(model.device)).detach().cpu(), align_concepts(model, data)
     classes = model.classify(logits.to(model.device)).cpu()
-    confidence, predicted = classes.max(1)
     per_concept: dict[str, dict[str, Any]] = {}
     rights = []
     for concept in model.layout.concepts:
@@ -133,9 +139,7 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         if any(key in figure for figure in figures):
             more[name] = _mean([figure[key] for figure in figures if key in figure])
     return {
-        "class_accuracy": float((predicted == labels).double().mean()),
-        "class_f1": float(f1_score(labels.numpy(), predicted.numpy(), average="macro", zero_division=0)),
-        "ece": expected_calibration_error(confidence, (predicted == labels).double()),
+        **(number_metrics(classes[:, 0], labels) if model.predicts_number else _class_metrics(classes, labels)),
         "concept_accuracy": float(right.double().mean()) if len(right) else math.nan,
         "concept_f1": _mean([f["f1"] for f in figures]),
         "concept_auc": _mean([f["auc"] for f in figures]),
@@ -143,6 +147,32 @@ def evaluate(model: ConceptBottleneck, data: Dataset, *, logits: Tensor | None =
         **more,
         "count": len(data),
         "per_concept": per_concept,
+    }
+
+
+def _class_metrics(classes: Tensor, labels: Tensor) -> dict[str, float]:
+    confidence, predicted = classes.max(1)
+    return {
+        "class_accuracy": float((predicted == labels).double().mean()),
+        "class_f1": float(f1_score(labels.numpy(), predicted.numpy(), average="macro", zero_division=0)),
+        "ece": expected_calibration_error(confidence, (predicted == labels).double()),
+    }
+
+
+def number_metrics(predicted: Tensor, labels: Tensor) -> dict[str, float]:
+    """Errors of predicted numbers (n,), and the share of the labels' variance that they explain.
+
+    Examples
+    --------
+    >>> number_metrics(torch.tensor([1.0, 2.0, 6.0]), torch.tensor([1.0, 2.0, 3.0]).double())["mae"]
+    1.0
+    """
+    error = predicted.double() - labels
+    variance = float(labels.var(correction=0))
+    return {
+        "rmse": float(error.square().mean().sqrt()),
+        "mae": float(error.abs().mean()),
+        "r2": 1 - float(error.square().mean()) / variance if variance > 0 else math.nan,
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ecbm.errors import unknown_name
+from ecbm.errors import InputError, unknown_name
 from ecbm.read.concept_types import Concept
 from ecbm.read.dataset import Dataset
 from ecbm.train.heads.activations import activate
@@ -105,6 +105,10 @@ def group_order(model: ConceptBottleneck, logits: Tensor, policy: str, seed: int
     """For every sample the order (n, groups) in which its groups are corrected."""
     if policy not in POLICIES:
         raise unknown_name("policy", policy, POLICIES)
+    if policy == "expected_change" and model.predicts_number:
+        raise InputError(
+            "policy 'expected_change' is about classes, but this model predicts a number; use 'random'"
+        )
     return POLICIES[policy](model, logits, seed).argsort(dim=1, descending=True, stable=True)
 
 
@@ -127,6 +131,8 @@ def intervention_curve(
     steps
         Number of groups at which to stop; all of them by default.
     """
+    if model.predicts_number:
+        raise InputError("an intervention curve is of class accuracy, but this model predicts a number")
     truth, labels = align_concepts(model, data), align_labels(model, data)
     logits = model.concept_logits(data).cpu()
     order = group_order(model, logits, policy, seed)

@@ -13,6 +13,7 @@ import dataclasses
 import torch
 from torch import Tensor
 
+from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train.heads.label import solve_label_head
 from ecbm.train.heads.objectives import with_ones
@@ -44,6 +45,8 @@ def concept_leakage(
     Inputs of the three heads are standardised on the training split, so that one ``l2`` means the same for all.
     Missing concept labels are replaced by the training mean.
     """
+    if model.predicts_number:
+        raise InputError("concept leakage is measured by class accuracy, and this model predicts a number")
     train, other = data.split("train"), data.split(split)
     means = align_concepts(model, train).double().nanmean(0)
 

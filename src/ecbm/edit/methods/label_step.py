@@ -39,7 +39,10 @@ def label_step(
     if model.recipe.label_l1:
         # At the kinks of an L1 term there is no Hessian to divide by, and the proximal solve is affordable.
         return solve_label(model, alignment, logits, None).model.label_head, {"label_curvature": "solved"}
-    design, labels = label_design(model, alignment, logits), alignment.after.labels
+    if model.predicts_number:
+        # J_Y is quadratic: a step with its exact Hessian, one ridge matrix, is its solution.
+        return solve_label(model, alignment, logits, None).model.label_head, {"label_curvature": "ridge"}
+    design, labels = label_design(model, alignment, logits), alignment.labels_after
     head, beta = rows_of(model.label_head), model.recipe.label_regularisation
     # The step's own error is far above float32's, but for the exact Hessian's.
     single = method == "ekfac"
@@ -102,7 +105,7 @@ class _Fitted:
     ) -> None:
         self.head, self.recipe, self.state, self.options = model.label_head, model.recipe, state, options
         self.known = alignment.concepts.complete
-        self.inputs, self.loss = design[:, :-1].contiguous(), LabelLoss(alignment.after.labels)
+        self.inputs, self.loss = design[:, :-1].contiguous(), LabelLoss(alignment.labels_after)
 
     def ekfac(self, fisher: Any) -> EKFAC:
         """Kept factors, or where concepts came or went their own."""

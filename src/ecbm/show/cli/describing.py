@@ -25,7 +25,10 @@ def show_overview(found: dict[str, Any]) -> None:
         ]
         for name, count in sorted(found["classes"].items(), key=lambda pair: -pair[1])
     ]
-    print_table(["class", "samples", "share", *splits], rows, title="Classes", drop=("share", *splits))
+    if rows:
+        print_table(["class", "samples", "share", *splits], rows, title="Classes", drop=("share", *splits))
+    if "target" in found:
+        _show_target(found["target"])
     rows = []
     numbers = {name for name, kind in found["types"].items() if kind == "continuous"}
     for name, figures in found["concepts"].items():
@@ -51,6 +54,13 @@ def show_overview(found: dict[str, Any]) -> None:
     empty = [name for name, count in found["classes"].items() if not count]
     if empty:
         say(f"no sample has the class {', '.join(empty)}")
+
+
+def _show_target(target: dict[str, Any]) -> None:
+    ends = [f"{target[end]:.4g}" if end in target else "–" for end in ("lowest", "highest")]
+    spread = f"{target['mean']:.4g} ± {target['deviation']:.3g}" if "deviation" in target else "–"
+    headers = ["target", "unit", "mean", "lowest", "highest"]
+    print_table(headers, [[target["name"], target["unit"], spread, *ends]], title="To be predicted", drop=("unit",))
 
 
 def _show_measurements(found: dict[str, Any], numbers: set[str]) -> None:

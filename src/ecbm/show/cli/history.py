@@ -140,9 +140,14 @@ def diff(
         headers = ["concept", f"accuracy in {a}", f"in {b}", "change", "predictions changed"]
         print_table(headers, rows, drop=("change", "predictions changed", f"accuracy in {a}"))
     changed = result["predictions"]
-    say(f"{changed['changed']:,} of {counted(changed['samples'], 'class prediction')} differ")
+    if "largest_change" in changed:  # numbers, not classes
+        largest = f"by at most {changed['largest_change']:.4g}"
+        say(f"{changed['changed']:,} of {counted(changed['samples'], 'prediction')} differ, {largest}")
+    else:
+        say(f"{changed['changed']:,} of {counted(changed['samples'], 'class prediction')} differ")
     for item in changed["examples"]:
-        say(f"  {item['id']}: {item['before']} → {item['after']}")
+        before, after = (f"{v:.6g}" if isinstance(v, float) else v for v in (item["before"], item["after"]))
+        say(f"  {item['id']}: {before} → {after}")
     if changed["changed"] > len(changed["examples"]):
         say(f"  … and {changed['changed'] - len(changed['examples']):,} more")
 

@@ -54,7 +54,7 @@ def predict(
     device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict classes and concepts; with --set, what would change if a concept were different."""
+    """Predict classes (or the number) and concepts; with --set, what would change if a concept were different."""
     from ecbm.keep.workspace import Workspace
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet", ".pq"):
@@ -102,6 +102,8 @@ class _Predictions:
     set_classes: Tensor | None
     set_concepts: Tensor | None
     said: Callable[[Sequence[float]], tuple[str, ...]]
+    unit: str | None = None
+    """Of a predicted number; ``None``: classes are predicted."""
 
     @classmethod
     def of(
@@ -116,9 +118,9 @@ class _Predictions:
             set_classes, set_concepts = model.intervene_on_logits(logits, values), concepts.clone()
             for column, numbers in model.resolve_intervention(values, len(logits)).items():
                 set_concepts[:, column] = numbers
-        return cls(
-            ids, model.class_names, model.concept_names, classes, concepts, set_classes, set_concepts, model.said
-        )
+        unit = model.target_unit if model.predicts_number else None
+        names = model.class_names, model.concept_names
+        return cls(ids, *names, classes, concepts, set_classes, set_concepts, model.said, unit)
 
     def plain(self) -> list[dict[str, Any]]:
         """For ``--json``. With ``--set``, ``class``, ``classes`` and ``concepts`` are with the concepts set."""
@@ -126,22 +128,22 @@ class _Predictions:
         now, seen = (self.classes, self.concepts) if after is None or present is None else (after, present)
         found = []
         for row, name in enumerate(self.ids):
-            item: dict[str, Any] = {
-                "id": name,
-                "class": self.class_names[int(now[row].argmax())],
-                "runner_up": self._runner_up(now[row]),
-                "classes": dict(zip(self.class_names, now[row].tolist(), strict=True)),
-                "concepts": dict(zip(self.concept_names, seen[row].tolist(), strict=True)),
-            }
+            item: dict[str, Any] = {"id": name, **self._plain_row(now[row], seen[row])}
             if after is not None:
-                item["before"] = {
-                    "class": self.class_names[int(self.classes[row].argmax())],
-                    "runner_up": self._runner_up(self.classes[row]),
-                    "classes": dict(zip(self.class_names, self.classes[row].tolist(), strict=True)),
-                    "concepts": dict(zip(self.concept_names, self.concepts[row].tolist(), strict=True)),
-                }
+                item["before"] = self._plain_row(self.classes[row], self.concepts[row])
             found.append(item)
         return found
+
+    def _plain_row(self, classes: Tensor, concepts: Tensor) -> dict[str, Any]:
+        found = dict(zip(self.concept_names, concepts.tolist(), strict=True))
+        if self.unit is not None:
+            return {"number": float(classes[0]), "unit": self.unit, "concepts": found}
+        return {
+            "class": self.class_names[int(classes.argmax())],
+            "runner_up": self._runner_up(classes),
+            "classes": dict(zip(self.class_names, classes.tolist(), strict=True)),
+            "concepts": found,
+        }
 
     def _runner_up(self, row: Tensor) -> str | None:
         return self.class_names[int(row.topk(2).indices[1])] if len(row) > 1 else None
@@ -152,6 +154,10 @@ class _Predictions:
         if self.set_classes is not None or len(self.ids) == 1:
             for row in range(count):
                 say(*self._lines(row))
+        elif self.unit is not None:
+            rows = [[self.ids[r], self._number(self.classes[r]), self._present(r)] for r in range(count)]
+            headers = ["input", self.class_names[0], "concepts present"]
+            print_table(headers, rows, drop=(), names={"concepts present": 30})
         else:
             rows = [[self.ids[r], *self._best(self.classes[r]), self._present(r)] for r in range(count)]
             headers = ["input", "class", "probability", "runner-up", "its probability", "concepts present"]
@@ -161,15 +167,9 @@ class _Predictions:
             say(f"… and {len(self.ids) - count:,} more; --out FILE.csv writes all of them")
 
     def _lines(self, row: int) -> Iterator[str]:
-        first, p, second, q = self._best(self.classes[row])
         yield self.ids[row]
-        if self.set_classes is None or self.set_concepts is None:
-            yield f"  class      {first} {p}"
-            yield f"  runner-up  {second} {q}"
-        else:
-            now, now_p, then, then_q = self._best(self.set_classes[row])
-            yield f"  class      {first} {p} → {now + ' ' if now != first else ''}{now_p}"
-            yield f"  runner-up  {second} {q} → {then + ' ' if then != second else ''}{then_q}"
+        yield from self._number_lines(row) if self.unit is not None else self._class_lines(row)
+        if self.set_concepts is not None:
             moved = (self.concepts[row] != self.set_concepts[row]).nonzero().flatten().tolist()
             values = [
                 f"{self.concept_names[c]} {float(self.concepts[row, c]):.3f} → {float(self.set_concepts[row, c]):g}"
@@ -177,6 +177,23 @@ class _Predictions:
             ]
             yield f"  set        {', '.join(values)}"
         yield f"  present    {self._present(row) or 'no concept'}"
+
+    def _class_lines(self, row: int) -> Iterator[str]:
+        first, p, second, q = self._best(self.classes[row])
+        if self.set_classes is None:
+            yield f"  class      {first} {p}"
+            yield f"  runner-up  {second} {q}"
+            return
+        now, now_p, then, then_q = self._best(self.set_classes[row])
+        yield f"  class      {first} {p} → {now + ' ' if now != first else ''}{now_p}"
+        yield f"  runner-up  {second} {q} → {then + ' ' if then != second else ''}{then_q}"
+
+    def _number_lines(self, row: int) -> Iterator[str]:
+        now = "" if self.set_classes is None else f" → {self._number(self.set_classes[row])}"
+        yield f"  {self.class_names[0]:<10} {self._number(self.classes[row])}{now}"
+
+    def _number(self, row: Tensor) -> str:
+        return f"{float(row[0]):.6g} {self.unit or ''}".strip()
 
     def _best(self, row: Tensor) -> list[str]:
         values, places = row.topk(min(2, len(row)))
@@ -201,7 +218,8 @@ class _Predictions:
             columns |= {f"{name}_before": cells for name, cells in self._columns(self.classes).items()}
         shown = self.classes if self.set_classes is None else self.set_classes
         found = self.concepts if self.set_concepts is None else self.set_concepts
-        columns |= {f"class:{name}": shown[:, place].numpy() for place, name in enumerate(self.class_names)}
+        if self.unit is None:
+            columns |= {f"class:{name}": shown[:, place].numpy() for place, name in enumerate(self.class_names)}
         columns |= {f"concept:{name}": found[:, place].numpy() for place, name in enumerate(self.concept_names)}
         frame = pandas.DataFrame(columns)
         with refusing_places(path):
@@ -211,6 +229,8 @@ class _Predictions:
                 write_bytes(path, frame.to_parquet(index=False))
 
     def _columns(self, probabilities: Tensor) -> dict[str, Any]:
+        if self.unit is not None:
+            return {"number": probabilities[:, 0].numpy()}
         values, places = probabilities.topk(min(2, len(self.class_names)), dim=1)
         columns: dict[str, Any] = {}
         for place, (name, share) in enumerate((("class", "probability"), ("runner_up", "runner_up_probability"))):

@@ -43,12 +43,15 @@ TypeOption = Annotated[
         "--type",
         metavar="COLUMN=TYPE",
         help="What a concept column is: binary, categorical, ordinal or continuous. May be repeated. Values in "
-        "order: pain=ordinal:none,mild,severe; a unit: size=continuous:mm.",
+        "order: pain=ordinal:none,mild,severe; a unit: size=continuous:mm. A label column that is continuous is a "
+        "number to be predicted.",
         rich_help_panel=_TABLE,
     ),
 ]
 IdColumnOption = Annotated[str, typer.Option(help="Column with the samples' ids.", rich_help_panel=_TABLE)]
-LabelColumnOption = Annotated[str, typer.Option(help="Column with the classes.", rich_help_panel=_TABLE)]
+LabelColumnOption = Annotated[
+    str, typer.Option(help="Column with the classes, or the number to predict.", rich_help_panel=_TABLE)
+]
 SplitColumnOption = Annotated[
     str, typer.Option(help="Column with train, val and test, if there is one.", rich_help_panel=_TABLE)
 ]

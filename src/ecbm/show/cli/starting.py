@@ -375,10 +375,15 @@ def train(
         return
     say(
         f"version {version}: {opened.version(version).summary['words']}",
-        f"on {split}: class accuracy {metrics['class_accuracy']:.3f}, "
-        f"concept accuracy {metrics['concept_accuracy']:.3f}",
+        f"on {split}: {_label_figures(metrics)}, concept accuracy {metrics['concept_accuracy']:.3f}",
         *(f"warning: {text}" for text in noticed),
     )
+
+
+def _label_figures(metrics: dict[str, Any]) -> str:
+    if "rmse" in metrics:
+        return f"error (RMSE) {metrics['rmse']:.4g}, R² {metrics['r2']:.3f}"
+    return f"class accuracy {metrics['class_accuracy']:.3f}"
 
 
 def status(workspace: WorkspaceArgument, as_json: JsonOption = False) -> None:

@@ -66,7 +66,7 @@ def solve_joint_heads(
     """Go to a nearby minimum from the given heads (a missing label head starts at zero)."""
     from scipy.optimize import minimize  # takes half a second to load, and few models are joint
 
-    classes = int(labels.max()) + 1 if label is None else len(label)
+    classes = 1 if labels.is_floating_point() else int(labels.max()) + 1 if label is None else len(label)
     label = torch.zeros(classes, len(concept) + 1, dtype=torch.float64) if label is None else label
     concept = tie(concept, terms.layout)
     basis = FeatureBasis.of(design)

@@ -1,5 +1,6 @@
 """The label head: one L2-regularised multinomial logistic regression, solved in float64 to a gradient norm.
 
+Where labels are numbers it is one ridge regression, from the normal equations. Otherwise
 Newton with conjugate gradients, preconditioned by the exact diagonal block of every class where those are small
 enough, by the inputs' eigenbasis otherwise.
 """
@@ -12,7 +13,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ecbm.train.heads.newton import ConvexSolution, Product, conjugate_gradients, minimise, solution_of
+from ecbm.train.heads.mixed import least_squares
+from ecbm.train.heads.newton import (
+    ConvexSolution,
+    NewtonResult,
+    Product,
+    conjugate_gradients,
+    minimise,
+    solution_of,
+)
 from ecbm.train.heads.objectives import LabelObjective
 from ecbm.train.heads.precondition import (
     FeatureBasis,
@@ -160,13 +169,16 @@ def solve_label_head(
     Parameters are as in :func:`~ecbm.train.heads.concept.solve_concept_head`; ``weights`` is (n,) or ``None`` for
     ones, ``classes`` the number of classes, and ``inverses`` kept inverses of
     :func:`~ecbm.train.heads.precondition.class_blocks`, which precondition from the first step. With ``l1`` the
-    head is sparse (:mod:`ecbm.train.heads.sparse`).
+    head is sparse (:mod:`ecbm.train.heads.sparse`). Labels of floating point are standardised numbers; the head
+    then has one output, and a closed form.
     """
     if l1:
         from ecbm.train.heads.sparse import solve_sparse_label_head
 
         wanted = {"tolerance": tolerance, "accept": accept or tolerance}
         return solve_sparse_label_head(design, labels, classes, l2, l1, start=start, **wanted)
+    if labels.is_floating_point():
+        return _solve_number_head(design, labels, weights, l2, accept or tolerance)
     problem = _LabelProblem(design, labels, weights, classes, l2)
     problem.inverses = inverses
     first = design.new_zeros(classes, design.shape[1])
@@ -180,3 +192,17 @@ def solve_label_head(
     result = minimise(problem, design, first, tolerance, logits)
     objective = float(problem.value(result.parameters, result.logits))
     return solution_of("label head", result, objective, accept or tolerance)
+
+
+def _solve_number_head(
+    design: Tensor, labels: Tensor, weights: Tensor | None, l2: float, accept: float
+) -> ConvexSolution:
+    """The head of a number (1, d): (Bᵀ diag(v) B / n + β) φ = Bᵀ diag(v) y / n, by Cholesky."""
+    objective = LabelObjective(design, labels, weights, l2)
+    ones = torch.ones(len(design)) if weights is None else weights
+    rows = least_squares(design, labels[:, None], ones[:, None], l2)
+    logits = design @ rows.T
+    gradient = objective.gradient(logits, rows)
+    # The normal equations cost half as many products as the design has columns.
+    result = NewtonResult(rows, gradient, logits, 1, 0, round(0.5 * design.shape[1]))
+    return solution_of("label head", result, float(objective.value(rows, logits)), accept)

@@ -1,7 +1,7 @@
 """The two objectives over linear heads: value, gradient and curvature, written here and nowhere else.
 
     J_C(W) = (1/n) Σ_ij w_ij BCE(z_ij, t_ij) + (α/2)|W|²        z = X Wᵀ, X with a column of ones
-    J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²
+    J_Y(Φ) = (1/n) Σ_i  v_i CE(b_i Φᵀ, y_i)  + (β/2)|Φ|²        labels that are numbers: ½(b_i φ − y_i)² for CE
 
 (docs/method.md, "The objectives"). Where concepts are not all binary, their types decide what stands in place
 of the sigmoid and of BCE (:mod:`ecbm.train.heads.activations`). Given the features X and the bottleneck values
@@ -165,7 +165,9 @@ class ConceptObjective:
 
 
 def label_residual(logits: Tensor, labels: Tensor) -> Tensor:
-    """softmax(l) − e_y: the derivative of every sample's cross-entropy by its class logits."""
+    """softmax(l) − e_y: the derivative of every sample's cross-entropy by its class logits; l − y of numbers."""
+    if labels.is_floating_point():
+        return logits - labels.to(logits.dtype)[:, None]
     residual = torch.softmax(logits, 1)
     residual[torch.arange(len(labels)), labels] -= 1
     return residual
@@ -183,14 +185,14 @@ def least_subgradient(gradient: Tensor, parameters: Tensor, l1: float) -> Tensor
 
 
 class LabelObjective:
-    """J_Y of one multinomial head; logits are (n, classes).
+    """J_Y of one multinomial head; logits are (n, classes). Of numbers one least-squares head: they are (n, 1).
 
     Parameters
     ----------
     design
         (n, d) float64 bottleneck values with a column of ones.
     labels, weights
-        (n,) classes, and weights (``None``: ones).
+        (n,) classes, or standardised numbers (floating point), and weights (``None``: ones).
     l2
         β.
     l1
@@ -199,13 +201,17 @@ class LabelObjective:
 
     def __init__(self, design: Tensor, labels: Tensor, weights: Tensor | None, l2: float, l1: float = 0.0) -> None:
         self.design, self.labels, self.l2, self.l1 = design, labels, l2, l1
+        self.squared = labels.is_floating_point()
         ones = torch.ones(len(design), dtype=torch.float64) if weights is None else weights.double()
         self.shares = ones[:, None] / len(design)
         self._equal = float(self.shares[0, 0]) if bool((ones == ones[0]).all()) else None
 
     def value(self, parameters: Tensor, logits: Tensor) -> Tensor:
         """J_Y, a number."""
-        losses = functional.cross_entropy(logits, self.labels, reduction="none")
+        if self.squared:
+            losses = 0.5 * (logits[:, 0] - self.labels).square()
+        else:
+            losses = functional.cross_entropy(logits, self.labels, reduction="none")
         value = (self.shares[:, 0] * losses).sum() + 0.5 * self.l2 * parameters.square().sum()
         return value + self.l1 * parameters[:, :-1].abs().sum() if self.l1 else value
 
@@ -225,6 +231,8 @@ class LabelObjective:
 
     def curvature(self, probabilities: Tensor) -> Tensor:
         """(n, classes): the Hessian's diagonal block of class c is Bᵀ diag(c_c) B + β."""
+        if self.squared:
+            return self.shares.to(probabilities.dtype)
         return self.shares.to(probabilities.dtype) * probabilities * (1 - probabilities)
 
     def levelled(self, move: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
@@ -233,6 +241,9 @@ class LabelObjective:
 
     def slopes(self, logits: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
         """First and second derivative of the loss along a change of logits, as sums over classes."""
+        if self.squared:
+            first = (self.shares * change * label_residual(logits, self.labels)).sum(0)
+            return first, (self.shares * change.square()).sum(0)
         expected = torch.softmax(logits, 1).mul_(change)
         mean = expected.sum(1, keepdim=True)
         second = (self.shares * (change - mean) * expected).sum(0)
@@ -242,8 +253,10 @@ class LabelObjective:
         """The Hessian times (classes, d), in the precision of its arguments."""
         out = torch.zeros_like(vector)
         for rows, chances, shares in self._pieces(design, probabilities):
-            image = (rows @ vector.T).mul_(chances)
-            image.addcmul_(chances, image.sum(1, keepdim=True), value=-1.0)
+            image = rows @ vector.T
+            if not self.squared:
+                image.mul_(chances)
+                image.addcmul_(chances, image.sum(1, keepdim=True), value=-1.0)
             out.addmm_(image.T if self._equal is not None else image.mul_(shares).T, rows)
         return out.mul_(self._equal or 1.0).add_(vector, alpha=self.l2)
 
