@@ -4,8 +4,9 @@
 
 Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures and drawn birds with the convnet.
 For each of them and each scenario (``fidelity_scenarios.py``), from three original seeds and for the headline
-scenarios from five: no-op, heads only, ``ekfac`` and ``hessian`` guarded and as the paper writes them, ``auto`` at
-budgets of 5, 10 and 20 % of retraining's work, ``exact`` on the frozen backbone, and as many retrainings.
+scenarios from five (frozen features from two, which agree): no-op, heads only, ``ekfac`` and ``hessian`` guarded and
+as the paper writes them, ``auto`` at budgets of 5, 10 and 20 % of retraining's work, ``exact`` on the frozen
+backbone, and as many retrainings.
 
 Controls of equal work: fine-tuning with the best of two learning rates by test data (its closing solves are part of
 the work, so that a short budget may leave none for it); the steps of ``auto`` on the *unedited* labels, heads on
@@ -105,7 +106,7 @@ def _to_train(store: Store, folder: Path, quick: bool, wanted: list[tuple[str, s
         data, recipe = settings(folder, quick)[setting]
         name = "labels, systematic" if scenario == "periodic" else scenario
         pair = SCENARIOS[name](data, SEED)
-        for side, seed in itertools.product((0, 1), seeds_of(name, quick)):
+        for side, seed in itertools.product((0, 1), seeds_of(setting, name, quick)):
             if quick and side == 0 and seed != 0:
                 continue
             missing = store.missing(pair[side], recipe.replace(seed=seed))
