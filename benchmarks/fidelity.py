@@ -4,8 +4,8 @@
 
 Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures and drawn birds with the convnet.
 For each of them and each scenario (``fidelity_scenarios.py``), from three original seeds and for the headline
-scenarios from five (frozen features from two, which agree): no-op, heads only, ``ekfac`` and ``hessian`` guarded and
-as the paper writes them, ``auto`` at budgets of 5, 10 and 20 % of retraining's work, ``exact`` on the frozen
+scenarios from five (frozen features from two, which agree): no-op, heads only, ``ekfac`` and ``hessian`` guarded
+and as the paper writes them, ``auto`` at budgets of 5, 10 and 20 % of retraining's work, ``exact`` on the frozen
 backbone, and as many retrainings.
 
 Controls of equal work: fine-tuning with the best of two learning rates by test data (its closing solves are part of
