@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -95,3 +96,12 @@ def test_unknown_splits_in_a_written_table_are_refused(tmp_path):
     table.write_text(table.read_text().replace(",val,", ",vall,"))
     with pytest.raises(ecbm.InputError, match="unknown split 'vall'; did you mean 'val'"):
         ecbm.read_dataset(tmp_path / "copy")
+
+
+def test_arrays_that_may_not_be_written_to_are_taken_without_a_remark():
+    labels = np.array([0, 1, 0])
+    labels.setflags(write=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = dataset(labels=labels)
+    assert data.labels.tolist() == [0, 1, 0]

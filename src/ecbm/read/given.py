@@ -55,7 +55,8 @@ def given_labels(labels: Any, class_names: Sequence[str]) -> Tensor:
                 raise unknown_name("class", name, class_names, where=f"labels, row {row + 1}")
         return torch.tensor([index[name] for name in plain], dtype=torch.long)
     try:
-        numbers = torch.as_tensor(labels)
+        # A copy: others' arrays may be read-only, or change later.
+        numbers = torch.as_tensor(np.array(labels) if isinstance(labels, np.ndarray) else labels)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
             f"labels: expected one class a sample, by number or by name, got {_kind(labels)}"
