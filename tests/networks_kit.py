@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import ecbm
@@ -69,3 +73,23 @@ def eye(width: int = 8, seed: int = 0) -> nn.Module:
 def own(**fields: object) -> ecbm.Recipe:
     """:func:`eye` by its import path, frozen."""
     return ecbm.Recipe(**{"backbone": "networks_kit:eye", "frozen": True} | fields)
+
+
+def write_pictures(folder: Path, data: ecbm.Dataset) -> None:
+    """Pictures as ``images.zip`` with a table ``samples.csv`` that names their files, as people have them."""
+    table = data.to_frame()
+    table.insert(1, "image", [f"{name}.png" for name in data.ids])
+    table.to_csv(folder / "samples.csv", index=False)
+    with zipfile.ZipFile(folder / "images.zip", "w") as archive:
+        for name, picture in zip(data.ids, data.inputs.tensor, strict=True):
+            buffer = io.BytesIO()
+            Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, "PNG")
+            archive.writestr(f"{name}.png", buffer.getvalue())
+
+
+def counted_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pictures have gone through :class:`Eye`, as a list that grows."""
+    seen: list[int] = []
+    forward = Eye.forward
+    monkeypatch.setattr(Eye, "forward", lambda self, x: seen.append(len(x)) or forward(self, x))
+    return seen

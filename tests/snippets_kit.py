@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -12,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 import ecbm
 import networks_kit
@@ -109,14 +107,7 @@ def _picture_files(folder: Path) -> None:
     """Birds as picture files, and an edit of some of their labels."""
     networks_kit.timm()
     birds = ecbm.datasets.birds(n=80, size=32)
-    table = birds.to_frame()
-    table.insert(1, "image", [f"{name}.png" for name in birds.ids])
-    table.to_csv(folder / "samples.csv", index=False)
-    with zipfile.ZipFile(folder / "images.zip", "w") as archive:
-        for name, picture in zip(birds.ids, birds.inputs.tensor, strict=True):
-            buffer = io.BytesIO()
-            Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, "PNG")
-            archive.writestr(f"{name}.png", buffer.getvalue())
+    networks_kit.write_pictures(folder, birds)
     edit = {"remove_samples": [birds.split("train").ids[0]]}
     (folder / "edit.json").write_text(json.dumps(edit))
 

@@ -13,6 +13,7 @@ import torch
 import ecbm
 from ecbm.edit.bounds import label_bound
 from ecbm.edit.files import read_edit, write_edit
+from ecbm.verify import fidelity
 from number_kit import edits, label_row, numbered, predicted, ridge
 from types_kit import mixed
 
@@ -37,8 +38,7 @@ def editors() -> dict[str, ecbm.Editor]:
 def closure(
     result: ecbm.ConceptBottleneck, before: ecbm.ConceptBottleneck, wanted: ecbm.ConceptBottleneck
 ) -> float:
-    a, b, c = (predicted(model, DATA) for model in (result, before, wanted))
-    return 1 - float((a - c).norm()) / float((b - c).norm())
+    return fidelity.closure(*(predicted(model, DATA) for model in (result, before, wanted))) or 0.0
 
 
 @pytest.mark.parametrize("level", EDITS)

@@ -11,6 +11,7 @@ import torch
 
 import ecbm
 from ecbm.edit.files import read_edit, write_edit
+from ecbm.verify import fidelity
 from types_kit import NAMES, ORDINAL, edits, head_rows, mixed, reference_of
 
 DATA = mixed()
@@ -36,8 +37,7 @@ def closure(
 ) -> float:
     """Of class probabilities on the test split."""
     x = DATA.split("test").inputs
-    a, b, c = (model.class_probabilities(x) for model in (edited, before, wanted))
-    return 1 - float((a - c).norm()) / float((b - c).norm())
+    return fidelity.closure(*(model.class_probabilities(x) for model in (edited, before, wanted))) or 0.0
 
 
 @pytest.mark.parametrize("level", EDITS)

@@ -36,10 +36,7 @@ def workspace(tmp_path, data):
 
 @pytest.fixture
 def passes(monkeypatch):
-    seen: list[int] = []
-    forward = networks_kit.Eye.forward
-    monkeypatch.setattr(networks_kit.Eye, "forward", lambda self, x: seen.append(len(x)) or forward(self, x))
-    return seen
+    return networks_kit.counted_passes(monkeypatch)
 
 
 def reopened(workspace: Workspace) -> Workspace:

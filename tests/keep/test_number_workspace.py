@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
+from workspace_kit import SIGNATURE, run
 
 import ecbm
 from ecbm.keep.workspace import Workspace
@@ -19,7 +20,6 @@ from number_kit import edits, numbered
 
 DATA = numbered(90)
 RECIPE = ecbm.Recipe(backbone="linear")
-SIGNATURE = {"author": "tester", "reason": "a test"}
 A, B = DATA.split("train").ids[:2]
 
 
@@ -28,12 +28,6 @@ def workspace(tmp_path: Path) -> Workspace:
     made = Workspace.create(tmp_path / "ward", DATA, RECIPE, **SIGNATURE)
     made.train(**SIGNATURE)
     return made
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_a_saved_model_comes_back_bit_for_bit(tmp_path: Path) -> None:

@@ -274,6 +274,18 @@ def test_another_processor_is_no_excuse_for_the_same_bytes_but_one_for_others(wo
     assert "perhaps because it was made with a processor" in why
 
 
+def threads_of_edits(monkeypatch):
+    """On how many threads each edit from now on is made, as a list that grows."""
+    used, apply = [], ecbm.Editor.apply
+
+    def watched(*arguments, **options):
+        used.append(torch.get_num_threads())
+        return apply(*arguments, **options)
+
+    monkeypatch.setattr(ecbm.Editor, "apply", watched)
+    return used
+
+
 def test_as_many_threads_as_there_were(tmp_path, monkeypatch):
     before = torch.get_num_threads()
     made = trained_workspace(tmp_path / "w")
@@ -282,13 +294,7 @@ def test_as_many_threads_as_there_were(tmp_path, monkeypatch):
         made.edit(EDITS["mixed"](), "exact")
     finally:
         torch.set_num_threads(before)
-    used, apply = [], ecbm.Editor.apply
-
-    def watched(*arguments, **options):
-        used.append(torch.get_num_threads())
-        return apply(*arguments, **options)
-
-    monkeypatch.setattr(ecbm.Editor, "apply", watched)
+    used = threads_of_edits(monkeypatch)
     assert verdicts(made, 2) == {2: True}
     assert used == [before + 1]
     assert torch.get_num_threads() == before
@@ -316,13 +322,7 @@ def test_versions_on_the_way_are_computed_as_they_were(tmp_path, monkeypatch):
     finally:
         torch.set_num_threads(before)
     Workspace(made.folder).edit(EDITS["concept labels"](), "exact")
-    used, apply = [], ecbm.Editor.apply
-
-    def watched(*arguments, **options):
-        used.append(torch.get_num_threads())
-        return apply(*arguments, **options)
-
-    monkeypatch.setattr(ecbm.Editor, "apply", watched)
+    used = threads_of_edits(monkeypatch)
     assert verdicts(made, 3) == {3: True}
     assert used == [before + 1, before]
     assert torch.get_num_threads() == before

@@ -8,17 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from workspace_kit import SIGNATURE, run
 
 import ecbm
 from ecbm.keep.workspace import Workspace
-from ecbm.show.cli import app
 from kit import same_bytes
 from types_kit import edits, mixed
 
 DATA = mixed(60)
 RECIPE = ecbm.Recipe(backbone="linear", bottleneck="probabilities")
-SIGNATURE = {"author": "tester", "reason": "a test"}
 A, B = DATA.split("train").ids[:2]
 
 
@@ -27,12 +25,6 @@ def workspace(tmp_path: Path) -> Workspace:
     made = Workspace.create(tmp_path / "ward", DATA, RECIPE, **SIGNATURE)
     made.train(**SIGNATURE)
     return made
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_a_saved_model_comes_back_bit_for_bit(tmp_path: Path) -> None:

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from typer.testing import CliRunner
+
 import ecbm
 from ecbm.keep.workspace import Workspace
+from ecbm.show.cli import app
 from kit import tabular
 
 RECIPE = ecbm.Recipe(backbone="linear")
@@ -128,3 +131,10 @@ def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
     finally:
         connection.close()
+
+
+def run(*arguments: str) -> str:
+    """What a command prints; it must end well."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.output

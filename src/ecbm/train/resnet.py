@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ecbm.errors import InputError
 from ecbm.train.convnet import Apply
+from ecbm.train.weight_files import put_weights, read_weights
 
 __all__ = ["BasicBlock", "ResNet", "load_backbone_weights", "resnet18"]
 
@@ -118,38 +116,12 @@ def resnet18(small_stem: bool = True) -> ResNet:
 
 
 def load_backbone_weights(backbone: nn.Module, path: str | os.PathLike[str]) -> None:
-    """Load a weight file into a fresh backbone; the classifier ``fc.*`` of a full network is left out.
-
-    ``.safetensors`` is preferred. torchvision's own files are state dicts in PyTorch's format: these are read
-    with ``weights_only=True``, which builds tensors and plain containers and runs no code from the file.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path}: no such weight file")
-    try:
-        if path.suffix == ".safetensors":
-            state = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path}: not a readable weight file ({reason})") from None
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise InputError(f"{path}: holds no state dict (tensors by parameter name)")
-    expected = backbone.state_dict()
-    state = {name: value for name, value in state.items() if not name.startswith("fc.")}
-    # Files of older PyTorch, torchvision's among them, do not count the batches; training starts its own count.
-    counters = {name: value for name, value in expected.items() if name.endswith("num_batches_tracked")}
-    state = counters | state
-    for name in sorted(expected.keys() | state.keys()):
-        if name not in state or name not in expected:
-            side = "lacks" if name not in state else "has an extra"
-            raise InputError(f"{path}: {side} parameter {name!r}; expected a ResNet of the same shape")
-        if state[name].shape != expected[name].shape:
-            raise InputError(
-                f"{path}: {name!r} has shape {tuple(state[name].shape)}, "
-                f"expected {tuple(expected[name].shape)}; is small_stem set as in the file?"
-            )
-        if not bool(torch.isfinite(state[name]).all()):
-            raise InputError(f"{path}: {name!r} contains NaN or infinity")
-    backbone.load_state_dict(state)
+    """Load a weight file, torchvision's for example, into a fresh backbone; its classifier ``fc.*`` is left out."""
+    put_weights(
+        backbone,
+        read_weights(path),
+        path,
+        classifier="fc",
+        other_names="expected a ResNet of the same shape",
+        other_shape="; is small_stem set as in the file?",
+    )
