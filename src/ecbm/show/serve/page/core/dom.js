@@ -4,7 +4,7 @@
 
 /** @typedef {{ tag: string, key: string | undefined, props: Record<string, any>, children: Drawn[] }} Described */
 /** @typedef {Described | string} Drawn */
-/** @typedef {Described | string | number | boolean | null | undefined | Child[]} Child */
+/** @typedef {Described | string | number | boolean | null | undefined | any[]} Child */
 
 const SVG = "http://www.w3.org/2000/svg";
 const AS_PROPERTY = new Set(["value", "checked", "disabled", "open", "indeterminate", "readOnly", "given"]);

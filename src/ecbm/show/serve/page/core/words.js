@@ -135,18 +135,17 @@ export function listed(parts) {
 }
 
 /**
- * Figures for a waterfall, rounded as they are shown, whose remainder goes to the others, so that they add up as shown.
- * @param {number} start
- * @param {{ name: string, value: number }[]} parts
- * @param {number} sum
- * @param {number} shown how many parts get a line of their own
+ * Figures of a waterfall, rounded as they are shown; the remainder goes to the others, so that they add up as shown.
+ * @param {{ start: number, score: number, parts: { concept: string, title: string, adds: number }[] }} score
+ * @param {string[]} named the concepts that get a line of their own, in order
  */
-export function waterfall(start, parts, sum, shown) {
+export function waterfall(score, named) {
   const cents = (/** @type {number} */ value) => Math.round(100 * value);
-  const ordered = [...parts].sort((one, other) => Math.abs(other.value) - Math.abs(one.value));
-  const lines = ordered.slice(0, shown);
-  const rest = ordered.length - lines.length;
-  const named = cents(start) + lines.reduce((total, part) => total + cents(part.value), 0);
-  const others = cents(sum) - named;
-  return { lines, rest, start: cents(start) / 100, others: others / 100, sum: cents(sum) / 100 };
+  const lines = named.flatMap((concept) => score.parts.filter((part) => part.concept === concept))
+    .map((part) => ({ concept: part.concept, title: part.title, adds: cents(part.adds) / 100 }));
+  const said = cents(score.start) + lines.reduce((total, line) => total + cents(line.adds), 0);
+  return {
+    lines, rest: score.parts.length - lines.length, start: cents(score.start) / 100,
+    others: (cents(score.score) - said) / 100, sum: cents(score.score) / 100,
+  };
 }
