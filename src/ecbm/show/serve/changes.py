@@ -207,7 +207,9 @@ class ConceptRow(Model):
 
     concept: ConceptInfo
     figure: Share | None = Field(description="Right on validation; null for a continuous concept.")
-    error: float | None = Field(default=None, description="Root mean square error of a continuous one, in its unit.")
+    error: float | None = Field(
+        default=None, description="Root mean square error of a continuous one, in its unit."
+    )
     present: int = Field(description="Labelled present in training.")
     labelled: int = Field(description="Labelled at all in training.")
     present_query: str
@@ -255,7 +257,9 @@ class Job(Model):
     """Something that takes time. Progress comes by /api/events as `job`; `result` says where the outcome is."""
 
     id: str
-    kind: Literal["preview", "commit", "undo", "redo", "train", "export", "forget", "suspicious", "behind", "report"]
+    kind: Literal[
+        "preview", "commit", "undo", "redo", "train", "export", "forget", "suspicious", "behind", "report"
+    ]
     person: str
     state: Literal["waiting", "running", "writing", "done", "failed", "cancelled"]
     progress: Loading

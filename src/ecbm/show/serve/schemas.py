@@ -38,7 +38,16 @@ class Problem(Model):
     """A refusal: what is wrong, and what to do about it."""
 
     kind: Literal[
-        "input", "unknown", "not_allowed", "no_model", "busy", "moved_on", "full_disk", "loading", "gone", "too_large"
+        "input",
+        "unknown",
+        "not_allowed",
+        "no_model",
+        "busy",
+        "moved_on",
+        "full_disk",
+        "loading",
+        "gone",
+        "too_large",
     ]
     what: str = Field(description="What is wrong, in one sentence.")
     todo: str = Field(default="", description="What to do about it, in one sentence.")
