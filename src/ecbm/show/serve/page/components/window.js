@@ -9,6 +9,7 @@ import { h, Piece } from "../core/dom.js";
  * @property {number} height of an item
  * @property {number} gap
  * @property {boolean} [sideways] a strip instead of a grid
+ * @property {boolean} [fixedHeight] items that do not grow with their column
  * @property {number | null} [at] the item to keep in sight
  * @property {string} label
  * @property {(first: number, last: number) => void} [inSight]
@@ -60,7 +61,7 @@ export class WindowedList extends Piece {
     const columns = this.columns;
     const width = sideways ? given.width : (this.clientWidth - gap * (columns - 1)) / columns;
     // Square pictures grow with their column; what stands under them keeps its height.
-    const height = sideways ? given.height : given.height - given.width + width;
+    const height = sideways || given.fixedHeight ? given.height : given.height - given.width + width;
     const step = sideways ? width + gap : height + gap;
     const rows = Math.ceil(total / columns);
     if (given.at !== null && given.at !== undefined && given.at !== this.#shown && this.clientWidth) {

@@ -154,7 +154,7 @@ export const pictures = {
       h(
         "div",
         { class: "filters" },
-        filterChips("pictures", words, (all) => (all.sort ? { sort: all.sort } : {})),
+        filterChips("pictures", words, (all) => ({ sort: all.sort ?? "" })),
         h("span", { class: "gap" }),
         words.concept ? linkButton(`Ask about ${conceptTitle(words.concept)}`, { href: askAddress(), cap: "Q" }) : null,
         words.near ? null : h("label", { class: "sort" }, h("span", { class: "unseen" }, "Order"), h("select", { class: "choice faint", value: sort, onchange: (/** @type {Event} */ event) => go(address("pictures", { ...words, sort: /** @type {HTMLSelectElement} */ (event.target).value })) }, SORTS.map(([name, said]) => h("option", { key: name, value: name }, said)))),
