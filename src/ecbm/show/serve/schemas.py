@@ -259,7 +259,9 @@ class Label(Model):
     label_words: str = Field(description="'present', 'absent', 'missing', 'blue', 'grade 2', '12.5 mm'.")
     predicted: Value = Field(description="Probability of a binary concept; else the likeliest value.")
     predicted_words: str
-    probability: float | None = Field(description="Of what is predicted; null for a continuous concept.")
+    probability: float | None = Field(
+        description="Of presence for a binary concept, else of the likeliest value; null for a continuous one."
+    )
     probabilities: dict[str, float] = Field(default={}, description="By value, of a categorical or ordinal one.")
     wrong: bool = Field(description="Model and label differ.")
     status: Status
