@@ -160,7 +160,9 @@ def take_back(bench: BenchNeed, person: PersonNeed, given: changes.TakeBack) -> 
         named = item.kind == "label" and (item.sample, item.concept) in questions
         if named or given.everything or (given.group is not None and group_key(one) == given.group):
             numbers.add(item.item)
-    dropped = {one.item.concept for one in mine.judged if one.item.kind == "add_concept" and one.item.item in numbers}
+    dropped = {
+        one.item.concept for one in mine.judged if one.item.kind == "add_concept" and one.item.item in numbers
+    }
     numbers |= {one.item.item for one in mine.judged if one.item.kind == "label" and one.item.concept in dropped}
     bench.staged.remove(person, sorted(number for number in numbers if abs(number) < 2**62))
     mine = mine_of(bench, snapshot, person)
@@ -192,7 +194,10 @@ def staged_file(bench: BenchNeed, person: PersonNeed) -> Response:
 @router.post(
     "/api/staged/upload",
     openapi_extra={
-        "requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string", "maxLength": 2000}}}}
+        "requestBody": {
+            "required": True,
+            "content": {"text/csv": {"schema": {"type": "string", "maxLength": 2000}}},
+        }
     },
 )
 async def upload(request: Request, bench: BenchNeed, person: PersonNeed) -> changes.Uploaded:
@@ -248,13 +253,17 @@ def _read_csv(content: bytes) -> tuple[list[tuple[str, list[float | None]]], lis
     head = rows[0] if rows else []
     names = head[1:]
     if not head or head[0].casefold() != "id" or not names or not all(names):
-        raise InputError("the first line of the file must be 'id' and the names of the new concepts, with commas between")
+        raise InputError(
+            "the first line of the file must be 'id' and the names of the new concepts, with commas between"
+        )
     if len(set(names)) < len(names) or len(names) > 50 or any(len(name) > 500 for name in names):
         raise InputError("the first line must name each new concept once, at most 50 of them")
     table: dict[str, list[float | None]] = {}
     for number, row in enumerate(rows[1:], 2):
         if len(row) != len(head):
-            raise InputError(f"line {number} has {len(row)} cells, the first line {len(head)}; fill it up with commas")
+            raise InputError(
+                f"line {number} has {len(row)} cells, the first line {len(head)}; fill it up with commas"
+            )
         if row[0] in table:
             raise InputError(f"line {number}: {row[0]!r} is there twice; give one line a picture")
         table[row[0]] = [_cell(cell, number) for cell in row[1:]]
@@ -276,5 +285,3 @@ def _cell(cell: str, number: int) -> float | None:
     if not 0 <= found <= 1:
         raise InputError(f"line {number}: {cell[:40]!r} is no label; write 1, 0 or nothing")
     return found
-
-

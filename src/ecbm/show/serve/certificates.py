@@ -23,7 +23,9 @@ def certificate_of(report: Mapping[str, Any], pictures: bool = True) -> Certific
     """The certificate of an edit's report."""
     found = report.get("certificate")
     if report.get("method") == "retrain" and not found:
-        return _NOT.model_copy(update={"words": "Trained anew: this is what an edit is compared with, not a proof."})
+        return _NOT.model_copy(
+            update={"words": "Trained anew: this is what an edit is compared with, not a proof."}
+        )
     if not found:
         return _NOT
     could, of = found.get("class_predictions_that_could_differ"), found.get("validation_samples")
@@ -42,11 +44,17 @@ def certificate_of(report: Mapping[str, Any], pictures: bool = True) -> Certific
         words = f"{start} move no prediction of the {of} validation {thing} by more than {number_words(bound or 0.0, unit)}."
         if bound is None:
             return _NOT
-        return Certificate(state="at_most", words=words, leaves_out=leaves_out, could_differ=None, of=of, bound=bound)
+        return Certificate(
+            state="at_most", words=words, leaves_out=leaves_out, could_differ=None, of=of, bound=bound
+        )
     which = "none" if could == 0 else f"at most {could}"
     words = f"{start} decide {which} of the {of} validation {thing} differently."
     return Certificate(
-        state="none_differ" if could == 0 else "at_most", words=words, leaves_out=leaves_out, could_differ=could, of=of
+        state="none_differ" if could == 0 else "at_most",
+        words=words,
+        leaves_out=leaves_out,
+        could_differ=could,
+        of=of,
     )
 
 

@@ -76,7 +76,9 @@ class Pair:
         truth = np.array(names[1])[self._labels(self.after)]
         places = np.flatnonzero(old != new)
         outcome = np.where(new == truth, "becomes_right", np.where(old == truth, "becomes_wrong", "stays_wrong"))
-        counts = {name: int((outcome[places] == name).sum()) for name in ("becomes_right", "becomes_wrong", "stays_wrong")}
+        counts = {
+            name: int((outcome[places] == name).sum()) for name in ("becomes_right", "becomes_wrong", "stays_wrong")
+        }
         order = {"becomes_wrong": 0, "becomes_right": 1, "stays_wrong": 2}
         ranked = sorted(places.tolist(), key=lambda place: (order[str(outcome[place])], place))
         found = []
@@ -116,7 +118,9 @@ class Pair:
 
     def _shared(self):  # type: ignore[no-untyped-def]
         old, new = self.before.data.layout.by_name, self.after.data.layout.by_name
-        return [(name, old[name], new[name]) for name in old if name in new and old[name].values == new[name].values]
+        return [
+            (name, old[name], new[name]) for name in old if name in new and old[name].values == new[name].values
+        ]
 
     def _title(self, name: str) -> str:
         info = self.shown.info_by_name.get(name)
@@ -191,7 +195,9 @@ class Pair:
     def _classes(self) -> MetricChange:
         if self.before.data.predicts_number:
             errors = [
-                float(np.abs(side.readings.outputs[side.rows, 0].numpy() - side.data.labels.numpy()[side.rows]).mean())
+                float(
+                    np.abs(side.readings.outputs[side.rows, 0].numpy() - side.data.labels.numpy()[side.rows]).mean()
+                )
                 for side in (self.before, self.after)
             ]
             return MetricChange(

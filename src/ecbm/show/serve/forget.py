@@ -32,7 +32,9 @@ __all__ = ["router"]
 router = APIRouter()
 # A shorter id is found by chance in any file.
 _SHORTEST_SEARCHED = 5
-_BROWSERS = "the caches of browsers that showed the pictures; this one is told to empty its own, others forget within a day"
+_BROWSERS = (
+    "the caches of browsers that showed the pictures; this one is told to empty its own, others forget within a day"
+)
 
 
 def _words_to_type(snapshot: Snapshot, count: int) -> str:
@@ -109,7 +111,10 @@ def _destroyed(snapshot: Snapshot, found: dict[str, Any], labels: int, lost: int
     count = len(found["samples"])
     thing = "picture" if snapshot.pictures else "row"
     lines = [
-        (f"The {counted(count, thing)} and their {counted(labels, 'concept label')}", f"{count} of {len(snapshot.data)}"),
+        (
+            f"The {counted(count, thing)} and their {counted(labels, 'concept label')}",
+            f"{count} of {len(snapshot.data)}",
+        ),
         (
             "All versions of the model so far, and all undo and redo",
             f"{counted(found['versions'], 'version')}, {readable_size(found['bytes'])}",
@@ -127,7 +132,9 @@ def _destroyed(snapshot: Snapshot, found: dict[str, Any], labels: int, lost: int
 
 def _downloads(bench: Bench) -> list[str]:
     count = sum(entry["kind"] == "export" for entry in bench.records.entries())
-    return [f"{counted(count, 'copy')} that were exported or downloaded".replace("copys", "copies")] if count else []
+    return (
+        [f"{counted(count, 'copy')} that were exported or downloaded".replace("copys", "copies")] if count else []
+    )
 
 
 def _methods(snapshot: Snapshot) -> list[changes.ForgetMethod]:
@@ -137,7 +144,10 @@ def _methods(snapshot: Snapshot) -> list[changes.ForgetMethod]:
     seconds = float(took) if isinstance(took, int | float) else None
     exact = snapshot.kept.get(("seconds", "exact", 0))
     retrain = changes.ForgetMethod(
-        method="retrain", words="Train anew without them. Nothing learnt from them is left.", seconds=seconds, complete=True
+        method="retrain",
+        words="Train anew without them. Nothing learnt from them is left.",
+        seconds=seconds,
+        complete=True,
     )
     frozen = snapshot.model.recipe.is_linear or snapshot.model.recipe.is_frozen
     left = "Nothing learnt from them is left." if frozen else "The picture reader has still seen them."

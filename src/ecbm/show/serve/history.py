@@ -68,7 +68,9 @@ def history(
                 reason=item["reason"],
                 time=version.time,
                 state=state,
-                undone_by=back[version.version].get("author") if state == "undone" and version.version in back else None,
+                undone_by=back[version.version].get("author")
+                if state == "undone" and version.version in back
+                else None,
                 undone_at=back[version.version]["time"] if state == "undone" and version.version in back else None,
                 certified=certificate_of_summary(summary, judged),
                 classes_changed=summary.get("class_predictions_changed"),
@@ -120,7 +122,10 @@ def compare(
         raise InputError(f"versions {first} and {second} share no {split} picture; compare others")
     rows = np.array(shared, np.int64)
     pair = Pair(
-        snapshot, Side(before.data, before.readings, rows[:, 0]), Side(after.data, after.readings, rows[:, 1]), split
+        snapshot,
+        Side(before.data, before.readings, rows[:, 0]),
+        Side(after.data, after.readings, rows[:, 1]),
+        split,
     )
     flips, counts = pair.flips()
     metrics, unchanged = pair.metrics()
@@ -148,7 +153,9 @@ def _between(bench: Bench, first: int, second: int) -> list[dict[str, Any]]:
     """Author and reason of the versions on the way from one to the other."""
     everything = bench.records.versions()
     lines = [{one.version: one for one in ancestors(everything, number)} for number in (first, second)]
-    apart = [one for number, one in {**lines[0], **lines[1]}.items() if (number in lines[0]) != (number in lines[1])]
+    apart = [
+        one for number, one in {**lines[0], **lines[1]}.items() if (number in lines[0]) != (number in lines[1])
+    ]
     return [bench.describe(one) for one in apart]
 
 
@@ -249,5 +256,3 @@ def download(bench: BenchNeed, job: str) -> Response:
     name = f"{safe}-version-{task.version}.zip"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(task.outcome, media_type="application/zip", headers=headers)
-
-

@@ -27,6 +27,8 @@ __all__ = ["WaitQuery", "router"]
 
 router = APIRouter()
 WaitQuery = Annotated[float, Query(ge=0, le=30, description="Seconds to wait for the end before answering.")]
+
+
 @router.post("/api/previews", status_code=202)
 def post_preview(
     bench: BenchNeed, person: PersonNeed, given: changes.PreviewRequest, wait: WaitQuery = 0

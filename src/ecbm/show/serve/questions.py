@@ -181,7 +181,9 @@ def _reasons(
         binary = snapshot.data.layout.concepts[place].type == "binary"
         share = ShownShare(name="present" if binary else shown.predicted_words, share=shown.probability)
         reasons.append(Reason(kind="model", words=words, shares=[share]))
-    reasons += [one for one in (_near(snapshot, mine, row, place), _in_class(snapshot, row, place)) if one is not None]
+    reasons += [
+        one for one in (_near(snapshot, mine, row, place), _in_class(snapshot, row, place)) if one is not None
+    ]
     reasons += _by_annotator(bench, snapshot, row, place)
     return [*said, *reasons]
 
@@ -204,7 +206,9 @@ def _near(snapshot: Snapshot, mine: Mine, row: int, place: int) -> Reason | None
     other = len(rows) - same
     thing = "pictures" if snapshot.pictures else "rows"
     value = concept.value_of([float(snapshot.data.concepts[row, column]) for column in concept.columns])
-    words = f"{other} of the {len(rows)} most similar {thing} are labelled otherwise than {label_words(concept, value)}"
+    words = (
+        f"{other} of the {len(rows)} most similar {thing} are labelled otherwise than {label_words(concept, value)}"
+    )
     examples = [
         tile_of(snapshot, one, mine, place, concept=concept.name, similarity=float(alike[one]))
         for one in rows[:_SHOWN_NEIGHBOURS].tolist()

@@ -226,7 +226,6 @@ class Snapshot:
                 self._editor = editor, recalled
             return self._editor
 
-
     def warm(self) -> None:
         """Find out what every edit starts from, before somebody waits for it."""
         rows = self.rows("train")
