@@ -41,7 +41,8 @@ from ecbm.train.train import train_and_tell
 from ecbm.words import counted, done, summary_of
 
 __all__ = [
-    "adopt_model", "create_workspace", "edit_model", "keep_edit", "open_editor", "preview_edit", "shape_of", "train_model",
+    "adopt_model", "create_workspace", "edit_model", "keep_edit", "open_editor", "preview_edit", "shape_of",
+    "train_model",
 ]  # fmt: skip
 
 

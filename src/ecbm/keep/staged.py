@@ -1,7 +1,7 @@
-"""What people have answered and staged, but not applied: it survives a kill, and an erasure destroys its part of it.
+"""What people have answered and staged, but not applied: it survives a kill, and an erasure destroys its part.
 
-A SQLite file of its own beside the records: those are sealed after every change, and an answer must be on disk before
-the next key is pressed. It appears with the first answer.
+A SQLite file of its own beside the records: those are sealed after every change, and an answer must be on disk
+before the next key is pressed. It appears with the first answer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from ecbm.errors import EcbmError
 from ecbm.keep import database, durable
 from ecbm.keep.ledger import now
 
-__all__ = ["FILES", "MEANINGS", "ErasedMeanwhileError", "NewItem", "StagedItem", "StagedItems", "forget_strangers"]
+__all__ = [
+    "FILES", "ErasedMeanwhileError", "NewItem", "StagedItem", "StagedItems", "count_erasures", "forget_strangers",
+]  # fmt: skip
 
 NAME = "staged.sqlite"
 FILES = (NAME, f"{NAME}-wal", f"{NAME}-shm")
 _BUSY_MILLISECONDS = 20_000
-MEANINGS = (
-    "label", "class", "remove_sample", "remove_concept", "rename_concept", "merge_concepts", "add_concept",
-)  # fmt: skip
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE items (
@@ -225,6 +224,10 @@ def _revision(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
+def _count_up(connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('revision', ?)", (_revision(connection) + 1,))
+
+
 def count_erasures(folder: Path) -> int:
     """How many erasures a workspace has seen."""
     with database.reading(folder) as connection:
@@ -257,7 +260,7 @@ def forget_strangers(folder: Path, samples: Collection[str], concepts: Collectio
             or (kind == "merge_concepts" and json.loads(value).get("other") not in known)
         ]
         connection.executemany("DELETE FROM items WHERE item = ?", gone)
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('revision', ?)", (_revision(connection) + 1,))
+        _count_up(connection)
         connection.execute("COMMIT")
         durable.step("sqlite vacuum", NAME)
         connection.execute("VACUUM")
@@ -265,7 +268,7 @@ def forget_strangers(folder: Path, samples: Collection[str], concepts: Collectio
         busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise EcbmError(
-                f"{folder}: the erasure is recorded, but another process is reading what is staged; close it and run "
-                "'ecbm check', which finishes the erasure"
+                f"{folder}: the erasure is recorded, but another process is reading what is staged; close it and "
+                "run 'ecbm check', which finishes the erasure"
             )
     return len(gone)

@@ -39,7 +39,7 @@ def serve(
     trust_header: Annotated[
         str | None,
         typer.Option(
-            help="A header in which a reverse proxy says whom it has let in. The port must be closed to all others.",
+            help="A header in which a reverse proxy says whom it let in. The port must be closed to all others.",
             show_default=False,
         ),
     ] = None,

@@ -14,7 +14,21 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from ecbm._version import __version__
 from ecbm.errors import EcbmError
-from ecbm.show.serve import overview, pictures, sample, session, static
+from ecbm.show.serve import (
+    answering,
+    behind,
+    concepts,
+    forget,
+    history,
+    moving,
+    overview,
+    pictures,
+    previewing,
+    questions,
+    sample,
+    session,
+    static,
+)
 from ecbm.show.serve.changes import MovedOn
 from ecbm.show.serve.schemas import Problem
 from ecbm.show.serve.security import Doorkeeper, Guard, refused
@@ -32,7 +46,10 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     503: {"model": Problem, "description": "The model is still being read."},
     507: {"model": Problem, "description": "The disk is full."},
 }
-_ROUTERS = (session, static, overview, pictures, sample)
+_ROUTERS = (
+    session, static, overview, pictures, questions, sample, behind, concepts, answering, previewing, moving,
+    history, forget,
+)  # fmt: skip
 
 
 def make_app(bench: Bench, door: Doorkeeper) -> FastAPI:

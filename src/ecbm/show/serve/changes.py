@@ -1,8 +1,8 @@
-"""What the page and the server say to each other about changes: answers, staged edits, previews, versions, erasures."""
+"""What the page and the server say to each other about changes: answers, edits, previews, versions, erasures."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -40,7 +40,7 @@ class Answer(Model):
 
 
 class Answers(Model):
-    """POST /api/answers: stored before the reply is sent. Later answers to the same question replace earlier ones."""
+    """POST /api/answers: stored before the reply is sent. A later answer to the same question replaces the earlier."""
 
     answers: list[Answer] = Field(min_length=1, max_length=5000)
 
@@ -566,7 +566,7 @@ class Event(Model):
     """What /api/events sends; `data` of the event is this as JSON, its name is `kind`.
 
     `version`: somebody (also on the command line) made another version the current one; `staged`: staged items or
-    answers of somebody changed; `job`: a job moved on; `ready`: the model was read; `suspicious`: the list is ready.
+    answers of somebody changed; `job`: a job moved on; `ready`: the model was read; `suspicious`: the list is there.
     """
 
     kind: Literal["version", "staged", "job", "ready", "suspicious", "hello"]
@@ -576,14 +576,6 @@ class Event(Model):
     words: str = ""
     job: Job | None = None
 
-
-class Done(Model):
-    """Nothing to say but that it was done."""
-
-    done: bool = True
-
-
-Plain = dict[str, Any]
 
 for _model in (Answered, TakeBack, Job, ForgetPlan):
     _model.model_rebuild()

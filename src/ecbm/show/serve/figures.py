@@ -77,7 +77,7 @@ def concept_share(snapshot: Snapshot, split: str, place: int) -> Share | None:
 
 
 def importance(snapshot: Snapshot, split: str) -> NDArray[np.int64]:
-    """How many predicted classes hang on each concept: another one comes out with the concept's mean in its place."""
+    """How many predicted classes hang on each concept: another comes out with the concept's mean in its place."""
     key = ("importance", split)
     if key in snapshot.kept:
         found: NDArray[np.int64] = snapshot.kept[key]

@@ -73,7 +73,8 @@ def _about(snapshot: Snapshot) -> str:
     thing = "picture" if snapshot.pictures else "row"
     learnt = counted(len(snapshot.rows("train")), thing)
     concepts = len(data.layout.concepts)
-    return f"The model looks at {what}, says which of {concepts} concepts it sees, and {decides}. It has learnt from {learnt}."
+    sees = f"says which of {concepts} concepts it sees"
+    return f"The model looks at {what}, {sees}, and {decides}. It has learnt from {learnt}."
 
 
 def _first(bench: Bench, snapshot: Snapshot) -> dict[str, Any] | None:

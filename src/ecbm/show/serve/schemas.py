@@ -5,8 +5,8 @@ What changes something (answers, staged edits, previews, versions, erasures) is 
 Names that occur everywhere:
 
 - ``version``: the number of the model's current version; ``revision``: counts changes of what is staged.
-- ``query``: a filter as a query string (``split=val&label=Moss+Piper``), for ``/api/pictures`` and for the page's own
-  address. Every figure carries the query that leads to the pictures behind it.
+- ``query``: a filter as a query string (``split=val&label=Moss+Piper``), for ``/api/pictures`` and for the page's
+  own address. Every figure carries the query that leads to the pictures behind it.
 - ``concept``: a concept's full name as the dataset has it (``wing_color=blue``); ``title`` is how to show it.
 - ``thumb``, ``picture``: addresses of a small and of the full picture; ``null`` where samples are rows of a table.
 """
@@ -259,7 +259,9 @@ class Label(Model):
     label_words: str = Field(description="'present', 'absent', 'missing', 'blue', 'grade 2', '12.5 mm'.")
     predicted: Value = Field(description="Probability of a binary concept; else the likeliest value.")
     predicted_words: str
-    probability: float | None = Field(description="Of what is predicted; null for a continuous concept.")
+    probability: float | None = Field(
+        description="Of presence for a binary concept, else of the likeliest value; null for a continuous one."
+    )
     probabilities: dict[str, float] = Field(default={}, description="By value, of a categorical or ordinal one.")
     wrong: bool = Field(description="Model and label differ.")
     status: Status

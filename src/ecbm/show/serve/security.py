@@ -21,7 +21,6 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ecbm.errors import InputError
 from ecbm.show.serve.schemas import Problem
 
 __all__ = ["LOOPBACK", "Doorkeeper", "Guard", "Session", "host_of", "is_loopback", "refused"]
@@ -174,14 +173,6 @@ class Doorkeeper:
         except ValueError:
             return False
 
-    def check(self) -> None:
-        """Refuse a configuration that would let anybody in."""
-        if not all(is_loopback(host) for host in self.hosts) and not (self.password or self.trusted_header):
-            raise InputError(
-                "a server that other machines can reach needs a password (--password-file FILE or ECBM_PASSWORD) or the "
-                "header of a reverse proxy that lets people in (--trust-header NAME)"
-            )
-
 
 def refused(request: Request, status: int, problem: Problem) -> Response:
     """A refusal: JSON for the page's own requests, a page for somebody who opened an address."""
@@ -189,8 +180,8 @@ def refused(request: Request, status: int, problem: Problem) -> Response:
         return JSONResponse(problem.model_dump(), status)
     page = (
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>Not opened</title><link rel=stylesheet href=/page/refused.css><main><h1>{escape(problem.what)}</h1>"
-        f"<p>{escape(problem.todo)}</p></main></html>"
+        "<title>Not opened</title><link rel=stylesheet href=/page/refused.css><main>"
+        f"<h1>{escape(problem.what)}</h1><p>{escape(problem.todo)}</p></main></html>"
     )
     return HTMLResponse(page, status)
 
@@ -203,13 +194,13 @@ _NO_HOST = Problem(
 _NO_ORIGIN = Problem(
     kind="not_allowed",
     what="Another page tried to change something here, and was refused.",
-    todo="Changes are taken from the workbench's own page alone. Open it by the address that 'ecbm serve' has printed.",
+    todo="Changes are taken from the workbench's own page alone. Open the address that 'ecbm serve' has printed.",
 )
 _NO_COOKIE = Problem(
     kind="not_allowed",
     what="This browser has not been let in.",
-    todo="Open the address that 'ecbm serve' has printed; each one opens one browser, once. A browser that is in can "
-    "make another address.",
+    todo="Open the address that 'ecbm serve' has printed; each one opens one browser, once. A browser that is in "
+    "can make another address.",
 )
 _TOO_LARGE = Problem(
     kind="too_large",

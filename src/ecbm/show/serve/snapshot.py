@@ -22,7 +22,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
+from ecbm.errors import EcbmError
 from ecbm.keep import durable
 from ecbm.keep.actions import open_editor
 from ecbm.keep.facts import Recalled
@@ -101,6 +103,8 @@ class Snapshot:
         self._lock = threading.RLock()
         self._editor: tuple[Editor, Recalled] | None = None
         self.kept: dict[Any, Any] = {}
+        self.editing = threading.Lock()
+        """Held while the editor works: it keeps what it finds out, and one thread at a time may add to that."""
 
     @property
     def number(self) -> int:
@@ -221,6 +225,14 @@ class Snapshot:
                 editor, _, recalled = open_editor(self.workspace, self.number)
                 self._editor = editor, recalled
             return self._editor
+
+    def warm(self) -> None:
+        """Find out what every edit starts from, before somebody waits for it."""
+        rows = self.rows("train")
+        with contextlib.suppress(EcbmError, OSError):
+            editor, _ = self.open_editor()
+            with self.editing:
+                editor.apply(Edit(remove_samples=[self.data.ids[int(rows[0])]]), "exact")
 
 
 def read_snapshot(workspace: Workspace, version: Version, before: Snapshot | None, erasures: int) -> Snapshot:

@@ -1,7 +1,7 @@
-"""What somebody has answered and staged, seen against the current version: what is staged, kept, unsure, or no longer fits.
+"""What somebody has answered and staged, seen against the current version: staged, kept, unsure, or no longer fitting.
 
-Whether an answer changes anything depends on the label it meets, so it is found out here and not stored: when somebody
-else has corrected the same label meanwhile, an answer becomes one that keeps it.
+Whether an answer changes anything depends on the label it meets, so it is found out here and not stored: when
+somebody else has corrected the same label meanwhile, an answer becomes one that keeps it.
 """
 
 from __future__ import annotations

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from ecbm.errors import InputError, UnknownNameError
 from ecbm.keep.lock import BusyError
-from ecbm.keep.records import Records, Version
+from ecbm.keep.records import Records, Version, erased, untrained
 from ecbm.keep.staged import ErasedMeanwhileError, StagedItems, count_erasures
 from ecbm.keep.transaction import MovedOnError
 from ecbm.show.serve.changes import Event
 from ecbm.show.serve.events import Events
 from ecbm.show.serve.jobs import Jobs
 from ecbm.show.serve.lineage import ancestors
+from ecbm.show.serve.previews import Previews
 from ecbm.show.serve.schemas import Loading, Problem
 from ecbm.show.serve.thumbnails import Thumbnails
 
@@ -100,6 +101,7 @@ class Bench:
         self.events = Events()
         self.jobs = Jobs(self.events)
         self.thumbnails = Thumbnails()
+        self.previews = Previews()
         self.head: Version = self.records.version()
         self.failed: Exception | None = None
         self.loading: Loading | None = Loading(step="Reading the model", done=0, total=0, seconds=0.0)
@@ -175,6 +177,7 @@ class Bench:
                 self._snapshots.clear()
                 self.workspace._forget()
                 self.thumbnails.forget()
+                self.previews.clear()
                 self._described.clear()
                 self._figures.clear()
                 before = None
@@ -196,7 +199,7 @@ class Bench:
         if snapshot.trained:
             # Made here, not while somebody waits.
             _ = snapshot.directions
-            threading.Thread(target=snapshot.open_editor, name="warm", daemon=True).start()
+            threading.Thread(target=snapshot.warm, name="warm", daemon=True).start()
 
     # -- what routes ask for -------------------------------------------------------------------------------
 
@@ -234,6 +237,25 @@ class Bench:
             item = self.records.described([version], 10)[0]
             found = {"author": item["author"], "reason": item["reason"]}
             self._described[version.version] = found
+        return found
+
+    def snapshot_of(self, number: int) -> Snapshot:
+        """Any version that has a model; the last few are kept."""
+        from ecbm.show.serve.snapshot import read_snapshot
+
+        version = self.records.version(number)
+        with self._load_lock:
+            found = self._snapshots.get(number)
+            if found is None or found.version != version:
+                if version.model is None or version.data is None:
+                    raise untrained(self.folder, version) if version.kept else erased(version)
+                found = read_snapshot(self.workspace, version, self._latest, count_erasures(self.folder))
+                self._snapshots[number] = found
+                self._snapshots.move_to_end(number)
+                while len(self._snapshots) > _MOST_SNAPSHOTS:
+                    self._snapshots.popitem(last=False)
+        if not found.trained:
+            raise untrained(self.folder, version)
         return found
 
     def lineage(self, number: int) -> list[Version]:
