@@ -5,7 +5,7 @@ import { address, follow, go, parse } from "./core/router.js";
 import { get, listenToEvents, Refusal } from "./core/server.js";
 import { forgetMarks, move, refreshState, say, sendWaiting, store, wasMadeHere } from "./core/app.js";
 import { preferences } from "./core/preferences.js";
-import { frame } from "./components/frame.js";
+import { bare, frame } from "./components/frame.js";
 import { closeOver } from "./components/help.js";
 import { first } from "./components/first.js";
 import { overview } from "./overview/overview.js";
@@ -29,7 +29,8 @@ const current = () => PAGES[store.get().route.page] ?? overview;
 
 /** @returns {import("./core/keys.js").Key[]} */
 function keys() {
-  const { over } = store.get();
+  const { over, server } = store.get();
+  if (!server) return [];
   if (over) return [{ key: "Escape", words: "close", run: closeOver, infield: true }, { key: "?", words: "close", run: closeOver }];
   const page = current();
   return [
@@ -62,9 +63,9 @@ function drawAll() {
   const state = store.get();
   const page = current();
   const ready = first(page);
-  draw(root, frame(page, ready ?? page.draw(), keys()));
+  draw(root, state.server ? frame(page, ready ?? page.draw(), keys()) : bare(ready));
   if (live.textContent !== state.said) live.textContent = state.said;
-  const title = `${page.title()} · ${state.server?.workspace ?? "Workbench"}`;
+  const title = `${state.server ? page.title() : "Opening"} · ${state.server?.workspace ?? "Workbench"}`;
   if (document.title !== title) document.title = title;
 }
 

@@ -1,9 +1,9 @@
 // What stands around every page: rail, header, tray, tabs, and what may lie over it.
 import { h } from "../core/dom.js";
 import { diamond, icon } from "../core/icons.js";
-import { address, go } from "../core/router.js";
+import { address } from "../core/router.js";
 import { capital, count, initials, nouns, when } from "../core/words.js";
-import { move, noun, store, things } from "../core/app.js";
+import { move, noun, store } from "../core/app.js";
 import { button, keyLine, linkButton, trouble } from "./marks.js";
 import { find } from "./find.js";
 import { help } from "./help.js";
@@ -204,4 +204,5 @@ export function frame(page, body, keys) {
   ];
 }
 
-export { go, things };
+/** Before the server has said what it serves. @param {Child} body */
+export const bare = (body) => [h("main", { class: "main bare", key: "bare", id: "main" }, body), gone()];

@@ -9,6 +9,7 @@ import { h, Piece } from "../core/dom.js";
  * @property {number} height of an item
  * @property {number} gap
  * @property {boolean} [sideways] a strip instead of a grid
+ * @property {number} [inset] room around all items, for their rings
  * @property {boolean} [fixedHeight] items that do not grow with their column
  * @property {number | null} [at] the item to keep in sight
  * @property {string} label
@@ -52,14 +53,14 @@ export class WindowedList extends Piece {
   get columns() {
     const given = this.given;
     if (!given || given.sideways) return 1;
-    return Math.max(1, Math.floor((this.clientWidth + given.gap) / (given.width + given.gap)));
+    return Math.max(1, Math.floor((this.clientWidth - 2 * (given.inset ?? 0) + given.gap) / (given.width + given.gap)));
   }
 
   /** @param {Windowed} given */
   drawing(given) {
-    const { total, gap, sideways = false } = given;
+    const { total, gap, sideways = false, inset = 0 } = given;
     const columns = this.columns;
-    const width = sideways ? given.width : (this.clientWidth - gap * (columns - 1)) / columns;
+    const width = sideways ? given.width : (this.clientWidth - 2 * inset - gap * (columns - 1)) / columns;
     // Square pictures grow with their column; what stands under them keeps its height.
     const height = sideways || given.fixedHeight ? given.height : given.height - given.width + width;
     const step = sideways ? width + gap : height + gap;
@@ -75,8 +76,8 @@ export class WindowedList extends Piece {
     given.inSight?.(first, last);
     const items = [];
     for (let index = first; index < last; index += 1) {
-      const x = sideways ? index * step : (index % columns) * (width + gap);
-      const y = sideways ? 0 : Math.floor(index / columns) * step;
+      const x = inset + (sideways ? index * step : (index % columns) * (width + gap));
+      const y = inset + (sideways ? 0 : Math.floor(index / columns) * step);
       items.push(
         h(
           "div",
@@ -88,7 +89,7 @@ export class WindowedList extends Piece {
         ),
       );
     }
-    const length = Math.max(0, rows * step - gap);
+    const length = Math.max(0, rows * step - gap + 2 * inset);
     return h(
       "div",
       {

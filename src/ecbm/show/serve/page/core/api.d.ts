@@ -168,10 +168,6 @@ export interface Destroyed {
   amount: string;
 }
 
-export interface Done {
-  done: boolean;
-}
-
 export interface Edited {
   version: number;
   words: string;
@@ -326,7 +322,7 @@ export interface Label {
   /** Probability of a binary concept; else the likeliest value. */
   predicted: number | string | null;
   predicted_words: string;
-  /** Of what is predicted; null for a continuous concept. */
+  /** Of presence for a binary concept, else of the likeliest value; null for a continuous one. */
   probability: number | null;
   /** By value, of a categorical or ordinal one. */
   probabilities: Record<string, number>;

@@ -42,7 +42,7 @@ export const server = () => /** @type {ServerState} */ (store.get().server);
 export const say = (words) => store.set({ said: words });
 
 /** "picture" or "record", for words about what the data is made of. */
-export const noun = () => (server().kind === "pictures" ? "picture" : "record");
+export const noun = () => (store.get().server?.kind === "table" ? "record" : "picture");
 
 /** @param {number} number */
 export const things = (number) => many(number, noun());

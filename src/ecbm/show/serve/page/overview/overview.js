@@ -84,7 +84,7 @@ function classes(view) {
     h("div", { class: "spread" }, h("h2", null, "Classes"), h("span", { class: "meta" }, `share read right, of the ${SPLITS[view.split]} ${nouns(noun())} of each`)),
     h(
       "ul",
-      { class: ["class-tiles", server().kind === "table" && "records"] },
+      { class: ["class-tiles", server().kind === "table" && "records"], style: { "--classes": Math.max(4, Math.min(10, view.classes.length)) } },
       view.classes.map((one) => {
         const poor = one.figure.share !== null && one.figure.share < mark;
         return h(

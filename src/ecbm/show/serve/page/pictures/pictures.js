@@ -144,7 +144,7 @@ export const pictures = {
         key: `grid ${key}`, class: "picture-grid",
         given: {
           total, width: table ? 236 : 116, height: table ? 112 : 138, gap: 12, at, label: capital(nouns(noun())), inSight, item: cell,
-          fixedHeight: table, revision: [items, store.get().marks],
+          fixedHeight: table, inset: 16, revision: [items, store.get().marks],
         },
       });
     }

@@ -23,7 +23,7 @@ const here = () => part.get().items[part.get().at];
 function asks(question) {
   if (question.concept === null) return "Which class is it?";
   const info = concept(question.concept);
-  const title = info?.title ?? question.concept;
+  const title = info ? (info.title.includes(":") ? `${info.group_title} ${info.short}` : info.title) : question.concept;
   if (info && info.type !== "binary") return `${title}: what is it?`;
   return server().kind === "pictures" ? `${title}: do you see it?` : `${title}: is it there?`;
 }

@@ -47,7 +47,7 @@ function drawReason(reason, index, detail, about) {
               h("li", { key: one.id }, tile({ id: one.id, source: one.thumb, href: sampleAddress(one.id, about ? { concept: about } : {}), words: `${one.id}, ${one.concept?.label_words ?? one.label}` }), one.concept && typeof one.concept.label !== "string" ? dot(one.concept.label) : null)),
           )
         : null,
-      reason.shares.length
+      reason.shares.length && reason.kind !== "model" && reason.examples.length === 0
         ? h(
             "div",
             { class: "reason-shares" },
