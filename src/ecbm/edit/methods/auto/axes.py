@@ -128,7 +128,9 @@ class AxesAdam:
     ) -> None:
         self.parameters, self.weight_decay = list(parameters), weight_decay
         shares = shares or [1.0] * len(self.parameters)
-        self.groups = [(share, [n for n, own in enumerate(shares) if own == share]) for share in sorted(set(shares))]
+        self.groups = [
+            (share, [n for n, own in enumerate(shares) if own == share]) for share in sorted(set(shares))
+        ]
         self.axes = [axes.get(parameter) for parameter in self.parameters]
         with torch.no_grad():
             self.values = [
@@ -146,9 +148,8 @@ class AxesAdam:
             for gradient, turn, value in zip(gradients, self.axes, self.values, strict=True)
         ]
         for share, group in self.groups:
-            values, given, means, squares, counts = (
-                [tensors[n] for n in group] for tensors in (self.values, along, self.means, self.squares, self.counts)
-            )
+            every = (self.values, along, self.means, self.squares, self.counts)
+            values, given, means, squares, counts = ([tensors[n] for n in group] for tensors in every)
             adam(
                 values,
                 given,
