@@ -19,7 +19,7 @@ from ecbm.verify.suggest.checks import cells_of
 from ecbm.verify.suggest.curves import bernoulli
 from ecbm.verify.suggest.evidence import Records
 
-__all__ = ["learn"]
+__all__ = ["learn", "learn_alone"]
 
 # How strongly offsets are drawn to 0: not at all moved, or one of these, whichever foretells left-out answers best.
 # Chances that are right already must not be moved by luck, so a move has to gain more than this in log-likelihood.
@@ -103,6 +103,20 @@ def learn(records: Records, chances: Tensor) -> Tensor:
     # Within a cell the order stays: what is likelier to be wrong is asked first.
     p = (1 - weight[cells]) * p + weight[cells] * (0.98 * rate[cells] + 0.02 * p)
     return torch.where(answered, mistaken, p)
+
+
+def learn_alone(chances: Tensor, looked: Tensor, wrong: Tensor, folds: Tensor) -> Tensor:
+    """Chances (n,) of one label a sample after answers: ``looked`` (n,) where there is one, ``wrong`` (n,) what it
+    was. All move alike; an answered label's own chance is 0 or 1.
+    """
+    if not bool(looked.any()):
+        return chances
+    odds = torch.logit(chances.clamp(1e-12, 1 - 1e-12)).clamp(-_CLIP, _CLIP)
+    nothing = torch.zeros(len(chances), dtype=torch.long)
+    given = odds[looked], wrong[looked].double(), nothing[looked], nothing[looked]
+    effects = _learnt(*given, (1, 1), folds[looked] % _CHOOSING_FOLDS)
+    p = chances if effects is None else torch.sigmoid(effects(odds, nothing, nothing))
+    return torch.where(looked, wrong.double(), p)
 
 
 def _bad_cells(p: Tensor, wrong: Tensor, cells: Tensor, count: int) -> tuple[Tensor, Tensor]:

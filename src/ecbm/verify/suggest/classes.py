@@ -1,15 +1,13 @@
 """Class labels that are probably wrong, and samples in which many labels are.
 
 A class is judged by the features *and* the recorded concepts: linear discriminants with a shared covariance, fitted
-without the sample's fold. They need no iteration, so two hundred classes cost as much as five. A temperature makes
-their probabilities fit the recorded classes, and one rate of slips for all classes explains what is left.
+without the sample's fold. They need no iteration, so two hundred classes cost as much as five. How sure they may be
+and how often a class slips is fitted in :mod:`ecbm.verify.suggest.values`.
 
 Self-confidence of a class and the pooling of a sample's labels are cleanlab's.
 """
 
 from __future__ import annotations
-
-import dataclasses
 
 import numpy as np
 import torch
@@ -17,25 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ecbm.verify.suggest.evidence import Evidence, Records
+from ecbm.verify.suggest.values import Valued, ValueFindings, judge
 
-__all__ = ["ClassFindings", "class_probabilities", "find_wrong_classes", "sample_quality"]
+__all__ = ["class_logits", "find_wrong_classes", "sample_quality"]
 
 _RIDGE = 0.1
-_TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 8.0)
-_STEPS = 60
 
 
-@dataclasses.dataclass(frozen=True)
-class ClassFindings:
-    """For every sample the chance that its class is wrong, the likeliest other class, and P(class) (n, classes)."""
-
-    wrong: Tensor
-    proposed: Tensor
-    probabilities: Tensor
-    slip_rate: float
-
-
-def class_probabilities(inputs: Tensor, classes: Tensor, class_count: int, folds: Tensor) -> Tensor:
+def class_logits(inputs: Tensor, classes: Tensor, class_count: int, folds: Tensor) -> Tensor:
     """Logits (n, classes) by linear discriminants that did not see the sample's fold."""
     rows = inputs.double()
     logits = torch.zeros(len(rows), class_count, dtype=torch.float64)
@@ -54,42 +41,21 @@ def class_probabilities(inputs: Tensor, classes: Tensor, class_count: int, folds
     return logits
 
 
-def _slips(log_p: Tensor, classes: Tensor, count: int) -> tuple[float, float]:
-    """Rate of slips and log-likelihood, by expectation maximisation."""
-    own = log_p[torch.arange(len(classes)), classes].exp().clamp(1e-12, 1.0)
-    rate = 0.03
-    for _ in range(_STEPS):
-        recorded = (1 - rate) * own + rate * (1 - own) / (count - 1)
-        rate = min(max(float((rate * (1 - own) / (count - 1) / recorded).mean()), 1e-6), 0.45)
-    recorded = (1 - rate) * own + rate * (1 - own) / (count - 1)
-    return rate, float(recorded.log().sum())
-
-
-def find_wrong_classes(records: Records, evidence: Evidence, concepts: Tensor) -> ClassFindings:
+def find_wrong_classes(records: Records, evidence: Evidence, concepts: Tensor) -> ValueFindings:
     """The chance that each class label is wrong, given features and (cleaned) ``concepts`` (n, k)."""
     n, count = len(records), records.class_count
-    nobody = torch.zeros(n, dtype=torch.float64)
     if count < 2:
-        return ClassFindings(nobody, records.classes, torch.ones(n, count, dtype=torch.float64), 0.0)
-    inputs = torch.cat([evidence.directions, 2 * records.weights * (concepts - 0.5)], 1)
-    logits = class_probabilities(inputs, records.classes, count, records.folds)
-    honest, classes = records.held, records.classes
-    tried = []
-    for temperature in _TEMPERATURES:
-        rate, likelihood = _slips(torch.log_softmax(logits[honest] / temperature, 1), classes[honest], count)
-        tried.append((likelihood, rate, temperature))
-    _, rate, temperature = max(tried)
-    p = torch.softmax(logits / temperature, 1)
-    own = p[torch.arange(n), classes]
-    wrong = rate * (1 - own) / (count - 1)
-    wrong = wrong / (wrong + (1 - rate) * own).clamp_min(1e-300)
-    others = p.clone()
-    others[torch.arange(n), classes] = -1.0
-    return ClassFindings(wrong, others.argmax(1), p, rate)
+        nobody = torch.zeros(n, dtype=torch.float64)
+        return ValueFindings(nobody, records.classes, torch.ones(n, count, dtype=torch.float64), 0.0)
+    measured = concepts.new_zeros(n, 0) if records.measured is None else records.measured
+    inputs = torch.cat([evidence.directions, 2 * records.weights * (concepts - 0.5), measured], 1)
+    logits = class_logits(inputs, records.classes, count, records.folds)
+    everybody = torch.ones(n, dtype=torch.bool)
+    return judge([Valued(logits, records.classes, everybody)], records.held)[0]
 
 
 def sample_quality(
-    labels: Tensor, weights: Tensor, present: Tensor, found: ClassFindings, classes: Tensor
+    labels: Tensor, weights: Tensor, present: Tensor, found: ValueFindings, classes: Tensor
 ) -> NDArray[np.float64]:
     """Quality (n,) of whole samples: cleanlab's soft minimum over the self-confidence of all labels of a sample.
 

@@ -8,42 +8,56 @@ H_j⁻¹ x_i / n: how much of its own loss the label takes away by being there.
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
 from ecbm.verify.suggest.evidence import Evidence, Records
 from ecbm.verify.suggest.logistic import with_ones
 
-__all__ = ["flip_effects"]
+__all__ = ["FlipEffects", "flip_effects"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FlipEffects:
+    """Of one concept: the change of its mean validation loss if each label in question were the other way (``None``
+    without validation labels), the self-influence of each, and the share of all labels of the concept with less.
+    """
+
+    changes: Tensor | None
+    influences: Tensor
+    ranks: Tensor
 
 
 def flip_effects(
     records: Records, evidence: Evidence, validation: Tensor, rows: Tensor, concept: int
-) -> tuple[Tensor | None, Tensor]:
-    """Change of the mean validation loss of one concept if each of ``rows`` had the other label, and
-    self-influence.
+) -> FlipEffects:
+    """What the labels of ``rows`` do to the head of one concept.
 
     Parameters
     ----------
     validation
-        (n,) which samples are for validation; the change is ``None`` if none of them has the label.
+        (n,) which samples are for validation.
     rows, concept
         The labels in question.
     """
     design = with_ones(evidence.directions)
     # The heads of the folds lie around the one of all samples.
     parameters = evidence.head.parameters[:, concept].mean(0)
-    labels, weights = records.best[:, concept], records.weights[:, concept] * (~validation)
+    labels, known = records.best[:, concept], records.weights[:, concept]
     p = torch.sigmoid(design @ parameters)
     count = max(int((~validation).sum()), 1)
-    hessian = (design.T * (weights * p * (1 - p))) @ design / count
+    hessian = (design.T * (known * (~validation) * p * (1 - p))) @ design / count
     hessian.diagonal().add_(float(evidence.head.l2[concept]))
-    x = design[rows]
-    towards = torch.linalg.solve(hessian, x.T)
-    residual = (p - labels)[rows]
-    own = residual.square() * (x * towards.T).sum(1) / count
-    checked = validation & (records.weights[:, concept] > 0)
-    if not bool(checked.any()):
-        return None, own
-    gradient = ((p - labels)[checked, None] * design[checked]).mean(0)
-    return (1 - 2 * labels[rows]) * (gradient @ towards) / count, own
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(hessian))
+    towards = design @ inverse
+    influences = (p - labels).square() * (towards * design).sum(1) / count
+    ordered = influences[known > 0].sort().values
+    ranks = torch.searchsorted(ordered, influences[rows]) / max(len(ordered), 1)
+    checked = validation & (known > 0)
+    changes = None
+    if bool(checked.any()):
+        gradient = ((p - labels)[checked, None] * design[checked]).mean(0)
+        changes = (1 - 2 * labels[rows]) * (towards[rows] @ gradient) / count
+    return FlipEffects(changes, influences[rows], ranks)

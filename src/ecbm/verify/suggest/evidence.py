@@ -46,6 +46,14 @@ class Records:
         (n, k) what a person found on a second look, 0 or 1; NaN where nobody looked.
     annotators
         (n,) number of the annotator, site or batch of each sample, negative where unknown; or none is known.
+    binary
+        (k,) columns that are yes or no on their own. The others are columns of concepts with several values: they
+        tell about other concepts, and are judged together (:mod:`ecbm.verify.suggest.values`).
+    alike
+        (k, k) columns of which one follows from the other, as values of a list do: neither is evidence for the
+        other.
+    measured
+        (n, m) standardised numbers known of a sample, 0 where missing; continuous concepts.
     """
 
     features: Tensor
@@ -57,9 +65,17 @@ class Records:
     held: Tensor
     truth: Tensor
     annotators: Tensor | None = None
+    binary: Tensor | None = None
+    alike: Tensor | None = None
+    measured: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @functools.cached_property
+    def on_its_own(self) -> Tensor:
+        """(k,) columns that are yes or no on their own."""
+        return torch.ones(self.labels.shape[1], dtype=torch.bool) if self.binary is None else self.binary
 
     @functools.cached_property
     def best(self) -> Tensor:
@@ -164,11 +180,14 @@ def second_level(
     others = weights * (labels - whole)
     neighbours = neighbour_means(evidence.nearest, labels, weights, whole)
     within_class, classes = _class_shares(records, labels), _class_columns(records)
+    measured = labels.new_zeros(len(labels), 0) if records.measured is None else records.measured
     own, every = torch.eye(k, dtype=torch.float64), torch.ones(k, k, dtype=torch.float64)
     parts = [
-        evidence.head.logits.clamp(-_SURE, _SURE), _log_odds(neighbours), _log_odds(within_class), others, classes,
+        evidence.head.logits.clamp(-_SURE, _SURE), _log_odds(neighbours), _log_odds(within_class), others, measured,
+        classes,
     ]  # fmt: skip
-    rest = torch.ones(k, classes.shape[1] + 1, dtype=torch.float64)
-    mask = torch.cat([every, every, own, 1 - own, rest], 1)
+    rest = torch.ones(k, measured.shape[1] + classes.shape[1] + 1, dtype=torch.float64)
+    telling = 1 - own if records.alike is None else (~records.alike).double()
+    mask = torch.cat([every, every, own, telling, rest], 1)
     design = with_ones(torch.cat(parts, 1))
     return out_of_fold(design, targets, weights, records.folds, _LEVEL_L2, mask=mask, like=like)

@@ -2,11 +2,13 @@
 
 The steps, each in a file of its own:
 
-1. opinions about every label that do not know it (``evidence``); 2. patterns: people who overlook or invent several
-concepts (``mixture``), exchanged concepts (``swaps``), one concept
-   on its own (``plateaus``), known annotators (``annotators``);
+1. opinions about every label that do not know it (``evidence``);
+2. patterns: people who overlook or invent several concepts (``mixture``), exchanged concepts (``swaps``), one
+   concept on its own (``plateaus``), known annotators (``annotators``);
 3. labels cleaned of the patterns; a second opinion that also reads the other labels of the sample (``evidence``);
 4. the rate of random slips (``counting``) and the chance that each label is wrong (``rates``).
+
+Concepts of several values and numbers are judged from the same evidence in ``values`` and ``numbers``.
 """
 
 from __future__ import annotations
@@ -89,13 +91,13 @@ def find_patterns(records: Records, evidence: Evidence, groups: Tensor) -> Patte
     touched = torch.zeros(labels.shape[1], dtype=torch.bool)
     habits: list[Habit] = []
     if records.annotators is not None:
-        habits = find_habits(logits, labels, weights, records.annotators)
+        habits = find_habits(logits, labels, weights * records.on_its_own, records.annotators)
         down, up = flips_of(habits, records.annotators, (len(labels), labels.shape[1]))
         some = torch.tensor(sorted({habit.concept for habit in habits}), dtype=torch.long)
         part = logits[:, some], labels[:, some], weights[:, some]
         wrong[:, some] = _wrong_by_flips(*part, down[:, some], up[:, some])
         touched[some] = True
-    free = (~touched).nonzero().flatten()
+    free = (records.on_its_own & ~touched).nonzero().flatten()
     careless = []
     for pattern in find_careless(logits[:, free], labels[:, free], weights[:, free]):
         some = free[pattern.concepts]
@@ -105,13 +107,15 @@ def find_patterns(records: Records, evidence: Evidence, groups: Tensor) -> Patte
         wrong[:, some] = rates.chance_wrong(pattern.curve(part[0]), part[1], down[:, some], up[:, some])
         touched[some] = True
     swaps = []
-    for swap in find_swaps(logits, labels, weights, groups):
-        if not bool(touched[swap.concepts].any()):
-            differ = labels[:, swap.concepts[0]] != labels[:, swap.concepts[1]]
-            wrong[:, swap.concepts] = (swap.chances * differ)[:, None]
-            touched[swap.concepts] = True
-            swaps.append(swap)
-    free = (~touched).nonzero().flatten()
+    own = records.on_its_own.nonzero().flatten()
+    for swap in find_swaps(logits[:, own], labels[:, own], weights[:, own], groups[own]):
+        pair = own[swap.concepts]
+        if not bool(touched[pair].any()):
+            differ = labels[:, pair[0]] != labels[:, pair[1]]
+            wrong[:, pair] = (swap.chances * differ)[:, None]
+            touched[pair] = True
+            swaps.append(dataclasses.replace(swap, concepts=pair))
+    free = (records.on_its_own & ~touched).nonzero().flatten()
     plateaus = []
     for plateau in find_plateaus(logits[:, free], labels[:, free], weights[:, free], groups[free]):
         plateaus.append(dataclasses.replace(plateau, concept=int(free[plateau.concept])))
@@ -138,6 +142,8 @@ def _cleaned_alone(records: Records, evidence: Evidence, patterns: Patterns, rat
     curve = rates.fit_curves(logits, records.labels, records.weights, flips, flips)
     wrong = rates.chance_wrong(curve(logits), records.labels, flips, flips)
     cleaned = torch.where(records.truth.isnan(), (records.labels - wrong).abs(), records.truth)
+    # Columns of several values are judged together, elsewhere; one of them alone must not be moved.
+    cleaned = torch.where(records.on_its_own, cleaned, records.best)
     return torch.where(patterns.touched, patterns.cleaned, cleaned)
 
 
@@ -160,13 +166,14 @@ def find_wrong(records: Records, groups: Tensor) -> Findings:
         targets = torch.where(patterns.touched, patterns.cleaned, records.best)
         second = second_level(records, evidence, patterns.cleaned, targets)
         bar.advance()
-        rate, alike = slip_rate(records, second.logits.clamp(-_SURE, _SURE), ~patterns.touched)
+        free = records.on_its_own & ~patterns.touched
+        rate, alike = slip_rate(records, second.logits.clamp(-_SURE, _SURE), free)
         cleaned = _cleaned_alone(records, evidence, patterns, rate)
         second = second_level(records, evidence, cleaned, targets, like=second)
         bar.advance()
         present, wrong = _chances(records, patterns, second.logits.clamp(-_SURE, _SURE), rate)
         if not bool(records.held.all()):
-            wrong, alike = counted(records, wrong, ~patterns.touched, patterns.parts(), rate, alike)
+            wrong, alike = counted(records, wrong, free, patterns.parts(), rate, alike)
         bar.advance()
     return Findings(wrong, present, rate, alike, patterns, evidence, second)
 
@@ -183,4 +190,4 @@ def _chances(records: Records, patterns: Patterns, logits: Tensor, rate: float) 
         better = fit_swap(*part)
         present[:, pair] = better.curve(part[0])
         wrong[:, pair] = wrong_in_pair(present[:, pair], *part[1:], better.share, rate)
-    return present, wrong * (weights > 0)
+    return present, wrong * (weights > 0) * records.on_its_own

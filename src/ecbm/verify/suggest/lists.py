@@ -1,4 +1,4 @@
-"""What was found, sorted into lists: suggestions, patterns, clusters, samples."""
+"""What was found, sorted into lists: patterns, clusters, samples, checks."""
 
 from __future__ import annotations
 
@@ -12,91 +12,19 @@ from torch import Tensor
 
 from ecbm.verify.suggest import words
 from ecbm.verify.suggest.checks import Check
-from ecbm.verify.suggest.classes import ClassFindings
-from ecbm.verify.suggest.effects import flip_effects
-from ecbm.verify.suggest.evidence import Records
 from ecbm.verify.suggest.finding import Findings
 from ecbm.verify.suggest.named import NamedRecords
-from ecbm.verify.suggest.suggestions import Suggestion
 
-__all__ = [
-    "check_list", "class_suggestions", "cluster_list", "concept_suggestions", "pattern_list", "rare_concepts",
-    "sample_list",
-]  # fmt: skip
+__all__ = ["check_list", "cluster_list", "pattern_list", "sample_list"]
 
-# Of a concept with fewer labels of one kind no curve can be fitted well enough to compare it with others.
-_RARE = 15
 _SAMPLES = 10
 _CLUSTERS = 10
-
-
-def rare_concepts(records: Records, mine: Tensor) -> Tensor:
-    """(k,) concepts that too few training samples have, or lack."""
-    weights = records.weights * mine[:, None]
-    present = ((records.labels > 0.5) & (weights > 0)).sum(0)
-    return torch.minimum(present, (weights > 0).sum(0) - present) < _RARE
-
-
-def concept_suggestions(
-    named: NamedRecords, findings: Findings, chances: Tensor, least: float, limit: int | None = None
-) -> list[Suggestion]:
-    """Concept labels that are wrong with at least a given chance; ``chances`` is negative where not to be asked."""
-    records, found = named.records, []
-    enough = max(least, 1e-9)
-    if limit is not None and limit < chances.numel():  # reasons take longer than finding what they are for
-        enough = max(enough, float(chances.flatten().topk(limit).values[-1]))
-    for concept in range(chances.shape[1]):
-        rows = (chances[:, concept] >= enough).nonzero().flatten()
-        if not len(rows):
-            continue
-        changes, own = flip_effects(records, findings.evidence, ~named.mine, rows, concept)
-        for place, row in enumerate(rows.tolist()):
-            recorded = float(records.labels[row, concept])
-            evidence = _opinions(findings, row, concept, recorded > 0.5)
-            evidence["validation_loss_change"] = None if changes is None else _short(float(changes[place]))
-            evidence["self_influence"] = _short(float(own[place]))
-            why = words.reasons(findings, records, row, concept, named.concepts, named.classes)
-            found.append(
-                Suggestion(
-                    named.ids[row], named.concepts[concept], 1 - recorded, recorded,
-                    round(float(chances[row, concept]), 6), tuple(why), evidence,
-                )
-            )  # fmt: skip
-    return found
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
-
-
-def _opinions(findings: Findings, row: int, concept: int, recorded: bool) -> dict[str, float | None]:
-    """How sure each source is that the opposite of what was recorded is true."""
-    evidence = findings.evidence
-    sources = {
-        "model": evidence.head.probabilities,
-        "neighbours": evidence.neighbours,
-        "class": evidence.within_class,
-        "other_labels": findings.present,
-    }
-    return {
-        name: round(1 - float(p[row, concept]) if recorded else float(p[row, concept]), 4)
-        for name, p in sources.items()
-    }
-
-
-def class_suggestions(named: NamedRecords, found: ClassFindings, chances: Tensor, least: float) -> list[Suggestion]:
-    names = named.classes
-    return [
-        Suggestion(
-            named.ids[row], None, names[int(found.proposed[row])], names[int(named.records.classes[row])],
-            round(float(chances[row]), 6), tuple(words.class_reasons(found, named.records, row, names)),
-        )
-        for row in (chances >= max(least, 1e-9)).nonzero().flatten().tolist()
-    ]  # fmt: skip
+# A cell is worth a word with at least so many errors, and so many times as many as the concept has elsewhere.
+_ERRORS_OF_A_CLUSTER, _TIMES_ELSEWHERE = 5.0, 3.0
 
 
 def pattern_list(named: NamedRecords, findings: Findings, wrong: Tensor) -> tuple[Mapping[str, Any], ...]:
-    """Patterns that explain at least one error of a training label, with their shares of the training samples."""
+    """Patterns that explain at least one error, with their shares of the samples."""
     found: list[dict[str, Any]] = []
     patterns, names, mine = findings.patterns, named.concepts, named.mine
 
@@ -115,9 +43,13 @@ def pattern_list(named: NamedRecords, findings: Findings, wrong: Tensor) -> tupl
     for habit in patterns.habits:
         text = words.habit_words(habit, names, named.annotators, named.records, findings.present)
         assert named.records.annotators is not None
-        share = float(named.records.annotators.eq(habit.annotator).double().mean())
-        add("overlook" if habit.overlooks else "invent", [habit.concept], share, [habit.rate], text)
+        theirs = named.records.annotators.eq(habit.annotator)
+        add(
+            "overlook" if habit.overlooks else "invent", [habit.concept], float(theirs[mine].double().mean()),
+            [habit.rate], text,
+        )  # fmt: skip
         found[-1]["annotator"] = named.annotators[habit.annotator]
+        found[-1]["expected_errors"] = round(float(wrong[mine & theirs, habit.concept].sum()), 1)
     for pattern in patterns.careless:
         kind = "overlook" if pattern.overlooks else "invent"
         share = float(pattern.members[mine].mean())
@@ -134,27 +66,30 @@ def pattern_list(named: NamedRecords, findings: Findings, wrong: Tensor) -> tupl
 
 def cluster_list(named: NamedRecords, wrong: Tensor) -> tuple[Mapping[str, Any], ...]:
     """Cells (class, concept, recorded value) with many times the errors that their concept has elsewhere."""
-    records = named.records
+    records, k = named.records, len(named.concepts)
+    if not k:
+        return ()
+    counted = (named.mine[:, None] & (records.weights > 0)).double()
+    shape = len(named.classes), k
     found: list[dict[str, Any]] = []
-    for concept, name in enumerate(named.concepts):
-        for value in (0.0, 1.0):
-            cell = named.mine & (records.labels[:, concept] == value) & (records.weights[:, concept] > 0)
-            total = float(wrong[cell, concept].sum())
-            for index, label in enumerate(named.classes):
-                inside = cell & (records.classes == index)
-                here, size = float(wrong[inside, concept].sum()), int(inside.sum())
-                elsewhere = (total - here) / max(int(cell.sum()) - size, 1)
-                if here >= 5 and here > 3 * size * elsewhere:
-                    word = "present" if value else "absent"
-                    text = (
-                        f"about {here:.0f} of {size} samples of {label} have {name} recorded as {word} by mistake"
-                    )
-                    found.append(
-                        {
-                            "class": label, "concept": name, "recorded": value, "expected_errors": round(here, 1),
-                            "samples": size, "words": text,
-                        }
-                    )  # fmt: skip
+    for value, word in ((0.0, "absent"), (1.0, "present")):
+        inside = counted * (records.labels == value)
+        sizes = torch.zeros(shape, dtype=torch.float64).index_add_(0, records.classes, inside)
+        here = torch.zeros(shape, dtype=torch.float64).index_add_(0, records.classes, inside * wrong)
+        elsewhere = (here.sum(0) - here) / (sizes.sum(0) - sizes).clamp_min(1)
+        for index, concept in (
+            ((here >= _ERRORS_OF_A_CLUSTER) & (here > _TIMES_ELSEWHERE * sizes * elsewhere)).nonzero().tolist()
+        ):
+            errors, size = float(here[index, concept]), int(sizes[index, concept])
+            label, name = named.classes[index], named.concepts[concept]
+            found.append(
+                {
+                    "class": label, "concept": name, "recorded": value, "expected_errors": round(errors, 1),
+                    "samples": size,
+                    "words": f"about {errors:.0f} of {size} samples of {label} have {name} recorded as {word} by "
+                    "mistake",
+                }
+            )  # fmt: skip
     found.sort(key=lambda c: (-c["expected_errors"], c["concept"], c["class"]))
     return tuple(found[:_CLUSTERS])
 
@@ -189,6 +124,7 @@ def check_list(named: NamedRecords, checks: Sequence[Check]) -> tuple[Mapping[st
             "concept": named.concepts[check.concept],
             "recorded": float(records.labels[check.row, check.concept]),
             "samples": check.size,
+            "doubt": round(check.doubt, 4),
             "reasons": [words.check_words(check, records, named.concepts, named.classes)],
         }
         for check in checks

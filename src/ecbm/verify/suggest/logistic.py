@@ -1,8 +1,7 @@
 """Many L2-regularised logistic regressions at once, and their predictions for samples they were not fitted on.
 
 Leaving out a fold is a weight of 0, so the five solves of all concepts are one batch over one design, solved
-exactly by the heads' own Newton method (:mod:`ecbm.train.heads.newton`). This file is the only one of the package that
-knows it.
+exactly by the heads' own Newton method (:mod:`ecbm.train.heads.newton`).
 """
 
 from __future__ import annotations

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ecbm.edit.edit import Edit
+from ecbm.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Suggestion", "Suggestions"]
 
@@ -15,9 +19,9 @@ __all__ = ["Suggestion", "Suggestions"]
 class Suggestion:
     """One label that is probably wrong: what it should be, how probable that is, and why.
 
-    ``concept`` is ``None`` for a class label; ``value`` is the proposed value, and ``recorded`` the present one.
-    ``evidence`` has the figures behind the reasons: what the model, the neighbours, the class and the other labels
-    make of the opposite value, and what it would do to the validation loss.
+    ``concept`` is ``None`` for a class label (or a label that is a number); ``value`` is the proposed value, and
+    ``recorded`` the present one. ``evidence`` has the figures behind the reasons: what the model, the neighbours,
+    the class and the other labels make of the opposite value, and what it would do to the validation loss.
     """
 
     id: str
@@ -30,18 +34,36 @@ class Suggestion:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return dataclasses.asdict(self) | {"reasons": list(self.reasons), "evidence": dict(self.evidence)}
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return own | {"reasons": list(self.reasons), "evidence": dict(self.evidence)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Suggestions:
-    """Suspicious labels, best first, and what else was found. Nothing is applied: see :meth:`edit`.
+    """Suspicious labels, best first, and what else was found. Nothing is applied: see :meth:`to_edit`.
 
-    ``expected_errors`` estimates how many of the ``labels`` of the training split are wrong, suggested or not;
-    ``patterns`` are things done wrong more than once; ``rare`` has the suggestions for concepts that too few
-    samples have (or lack), which are ranked among themselves; ``checks`` are single labels worth a look where no
-    model can know; ``samples`` are those in which several labels seem wrong, ``clusters`` where suspicious labels
-    lie close together.
+    Attributes
+    ----------
+    suggestions
+        Labels that are probably wrong, likeliest first.
+    expected_errors, labels
+        How many labels are estimated to be wrong, suggested or not, and how many there are.
+    patterns
+        What was done wrong more than once, each with its ``words``.
+    clusters
+        Where suspicious labels lie close together: a class, a concept and a recorded value.
+    samples
+        Samples in which several labels seem wrong.
+    rare
+        Suggestions for concepts that too few samples have (or lack), which are ranked among themselves.
+    checks
+        Single labels worth a look where no model can know.
+    confirmed
+        Labels that a person found to be wrong and that the data still holds.
+    notes
+        What a reader of the figures has to know.
+    split
+        Whose labels these are.
     """
 
     suggestions: tuple[Suggestion, ...]
@@ -52,17 +74,56 @@ class Suggestions:
     samples: tuple[Mapping[str, Any], ...]
     rare: tuple[Suggestion, ...]
     checks: tuple[Mapping[str, Any], ...]
+    confirmed: tuple[Suggestion, ...]
     notes: tuple[str, ...]
+    split: str = "train"
 
     def __len__(self) -> int:
         return len(self.suggestions)
 
-    def edit(self) -> Edit:
-        """The corrections as an edit, to trim and apply."""
+    def __iter__(self) -> Iterator[Suggestion]:
+        return iter(self.suggestions)
+
+    def __repr__(self) -> str:
+        wrong = sum(self.expected_errors.values())
+        return f"Suggestions({len(self)} labels, about {wrong:.0f} of {sum(self.labels.values()):,} wrong)"
+
+    def to_edit(self, *, confirmed_only: bool = False) -> Edit:
+        """The corrections as an edit, to trim and apply: what was confirmed, and what is suggested.
+
+        Parameters
+        ----------
+        confirmed_only
+            Leave out what nobody has looked at.
+        """
+        if self.split != "train":
+            raise InputError(
+                f"suggestions about the {self.split} split make no edit; edits reach training labels alone"
+            )
+        chosen = self.confirmed if confirmed_only else (*self.confirmed, *self.suggestions)
         return Edit(
-            correct_concepts=[(s.id, s.concept, s.value) for s in self.suggestions if s.concept is not None],
-            correct_labels=[(s.id, s.value) for s in self.suggestions if s.concept is None],
+            correct_concepts=[(s.id, s.concept, s.value) for s in chosen if s.concept is not None],
+            correct_labels=[(s.id, s.value) for s in chosen if s.concept is None],
         )
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row a suggestion: id, concept (``None`` for a class label), recorded, value, score, reasons, rare,
+        and a column for each figure of the evidence.
+        """
+        import pandas
+
+        rows = [
+            {
+                "id": s.id, "concept": s.concept, "recorded": s.recorded, "value": s.value, "score": s.score,
+                "reasons": "; ".join(s.reasons), "rare": rare, **s.evidence,
+            }
+            for some, rare in ((self.suggestions, False), (self.rare, True))
+            for s in some
+        ]  # fmt: skip
+        first = ["id", "concept", "recorded", "value", "score", "reasons", "rare"]
+        frame = pandas.DataFrame(rows, columns=None if rows else first)
+        frame["concept"] = frame["concept"].astype(object).where(frame["concept"].notna(), None)
+        return frame
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -75,5 +136,7 @@ class Suggestions:
             "samples": [dict(s) for s in self.samples],
             "rare": [s.to_dict() for s in self.rare],
             "checks": [dict(c) for c in self.checks],
+            "confirmed": [s.to_dict() for s in self.confirmed],
             "notes": list(self.notes),
+            "split": self.split,
         }

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
+from ecbm.read.concept_types import Concept
 from ecbm.verify.suggest.annotators import Habit
 from ecbm.verify.suggest.checks import Check
-from ecbm.verify.suggest.classes import ClassFindings
+from ecbm.verify.suggest.effects import FlipEffects
 from ecbm.verify.suggest.evidence import Records
 from ecbm.verify.suggest.finding import Findings
 from ecbm.verify.suggest.mixture import Carelessness
 from ecbm.verify.suggest.plateaus import Plateau
 from ecbm.verify.suggest.swaps import Swap
+from ecbm.verify.suggest.values import ValueFindings
 
 __all__ = [
-    "careless_words", "check_words", "class_reasons", "habit_words", "listed", "part_words", "plateau_words",
-    "reasons", "swap_words",
+    "careless_words", "check_words", "class_reasons", "habit_words", "listed", "number_reasons", "part_words",
+    "plateau_words", "reasons", "swap_words", "value_reasons",
 ]  # fmt: skip
 
 _FRACTIONS = (
@@ -112,61 +115,116 @@ def check_words(check: Check, records: Records, names: Sequence[str], class_name
 
 
 def reasons(
-    findings: Findings, records: Records, row: int, concept: int, names: Sequence[str], class_names: Sequence[str]
-) -> list[str]:
-    """Why this label is suspicious, the strongest reason first."""
-    recorded = bool(records.labels[row, concept] > 0.5)
-    opposite, share_of = ("absent", "lack it") if recorded else ("present", "have it")
+    findings: Findings,
+    records: Records,
+    rows: Tensor,
+    concept: int,
+    names: Sequence[str],
+    class_names: Sequence[str],
+    effects: FlipEffects,
+) -> list[tuple[str, ...]]:
+    """Why each of these labels of one concept is suspicious, the strongest reason first."""
+    recorded = records.labels[rows, concept] > 0.5
     evidence = findings.evidence
 
-    def against(p: float) -> float:
-        return 1 - p if recorded else p
+    def against(p: Tensor) -> list[float]:
+        return torch.where(recorded, 1 - p, p).tolist()
 
-    found = [_pattern(findings, row, concept)]
-    head = against(float(evidence.head.probabilities[row, concept]))
-    second = against(float(findings.present[row, concept]))
-    if head > 0.5:
-        found.append(f"without this sample the model is {_percent(head)} sure that it is {opposite}")
-    if second > 0.5 and second > head:
-        found.append(f"its class and its other labels make it {_percent(second)} sure that it is {opposite}")
-    near = evidence.nearest[row]
+    head, second = against(evidence.head.probabilities[rows, concept]), against(findings.present[rows, concept])
+    near = evidence.nearest[rows]
     known = records.weights[near, concept] > 0
-    differ = int(((records.best[near, concept] > 0.5) != recorded)[known].sum())
-    if 2 * differ > int(known.sum()):
-        found.append(f"{differ} of its {int(known.sum())} nearest neighbours {share_of}")
-    share = against(float(evidence.within_class[row, concept]))
-    if share > 0.5:
-        found.append(f"{_percent(share)} of {class_names[int(records.classes[row])]} {share_of}")
-    found = [text for text in found if text]
-    return found or [f"answers about labels like it say that {names[concept]} is often wrong here"]
+    differ = (((records.best[near, concept] > 0.5) != recorded[:, None]) & known).sum(1).tolist()
+    count, share = known.sum(1).tolist(), against(evidence.within_class[rows, concept])
+    changes = [0.0] * len(rows) if effects.changes is None else effects.changes.tolist()
+    ranks, classes = effects.ranks.tolist(), records.classes[rows].tolist()
+    patterns = _patterns(findings, rows, concept, names)
+    found = []
+    for place, present in enumerate(recorded.tolist()):
+        opposite, have = ("absent", "lack it") if present else ("present", "have it")
+        texts = [patterns[place]] if patterns[place] else []
+        if head[place] > 0.5:
+            texts.append(f"without this sample the model is {_percent(head[place])} sure that it is {opposite}")
+        if second[place] > 0.5 and second[place] > head[place]:
+            text = f"its class and its other labels make it {_percent(second[place])} sure that it is {opposite}"
+            texts.append(text)
+        if 2 * differ[place] > count[place]:
+            texts.append(f"{differ[place]} of its {count[place]} nearest neighbours {have}")
+        if share[place] > 0.5:
+            texts.append(f"{_percent(share[place])} of {class_names[classes[place]]} {have}")
+        if changes[place] < 0:
+            texts.append(f"turning it round should lower the concept's validation loss (by {-changes[place]:.1e})")
+        if ranks[place] > 0.99:
+            texts.append("few labels of this concept pull the model so much towards themselves (top 1 %)")
+        found.append(
+            tuple(texts or [f"answers about labels like it say that {names[concept]} is often wrong here"])
+        )
+    return found
 
 
-def _pattern(findings: Findings, row: int, concept: int) -> str:
-    for pattern in findings.patterns.careless:
+def _patterns(findings: Findings, rows: Tensor, concept: int, names: Sequence[str]) -> list[str]:
+    """The pattern that explains each of these labels, if one does."""
+    patterns = findings.patterns
+    for pattern in patterns.careless:
         if concept in pattern.concepts.tolist():
-            member = float(pattern.members[row])
-            if member > 0.5:
-                word = "overlooked" if pattern.overlooks else "invented"
-                return f"labelled by somebody who {word} it ({_percent(member)} likely)"
-    for swap in findings.patterns.swaps:
-        if concept in swap.concepts.tolist() and float(swap.chances[row]) > 0.5:
-            return f"exchanged with another concept ({_percent(float(swap.chances[row]))} likely)"
-    for plateau in findings.patterns.plateaus:
-        if concept == plateau.concept and bool(findings.wrong[row, concept] > 0.25):
+            word = "overlooked" if pattern.overlooks else "invented"
+            members = pattern.members[rows].tolist()
+            return [
+                f"labelled by somebody who {word} it ({_percent(m)} likely)" if m > 0.5 else "" for m in members
+            ]
+    for swap in patterns.swaps:
+        if concept in swap.concepts.tolist():
+            other = names[next(j for j in swap.concepts.tolist() if j != concept)]
+            chances = swap.chances[rows].tolist()
+            return [f"exchanged with {other} ({_percent(c)} likely)" if c > 0.5 else "" for c in chances]
+    for plateau in patterns.plateaus:
+        if concept == plateau.concept:
             word = "overlooked" if plateau.overlooks else "invented"
-            return f"{word} in {part_words(plateau.rate)} of the clear cases"
-    flips = findings.patterns.down if float(findings.patterns.down[row, concept]) > 0 else findings.patterns.up
-    if findings.patterns.habits and float(flips[row, concept]) > 0:
-        word = "overlooks" if flips is findings.patterns.down else "invents"
-        return f"its annotator {word} this concept in {_percent(float(flips[row, concept]))} of the cases"
-    return ""
+            likely = (findings.wrong[rows, concept] > 0.25).tolist()
+            return [f"{word} in {part_words(plateau.rate)} of the clear cases" if is_so else "" for is_so in likely]
+    if not patterns.habits:
+        return [""] * len(rows)
+    found = []
+    for down, up in zip(patterns.down[rows, concept].tolist(), patterns.up[rows, concept].tolist(), strict=True):
+        word, rate = ("overlooks", down) if down > 0 else ("invents", up)
+        found.append(f"its annotator {word} this concept in {_percent(rate)} of the cases" if rate > 0 else "")
+    return found
 
 
-def class_reasons(found: ClassFindings, records: Records, row: int, class_names: Sequence[str]) -> list[str]:
+def class_reasons(found: ValueFindings, records: Records, row: int, class_names: Sequence[str]) -> tuple[str, ...]:
     """Why a class label is suspicious."""
     own, other = int(records.classes[row]), int(found.proposed[row])
     p = found.probabilities[row]
-    return [
+    return (
         f"features and concepts of this sample look like {class_names[other]} ({_percent(float(p[other]))}), not "
-        f"{class_names[own]} ({_percent(float(p[own]))}), to a model that did not see it"
+        f"{class_names[own]} ({_percent(float(p[own]))}), to a model that did not see it",
+    )
+
+
+def value_reasons(
+    found: ValueFindings, concept: Concept, records: Records, nearest: Tensor, row: int, recorded: int
+) -> tuple[str, ...]:
+    """Why a category or a grade is suspicious."""
+    other, p = int(found.proposed[row]), found.probabilities[row]
+    said = [concept.said(float(v) if concept.type == "ordinal" else v) for v in concept.values]
+    texts = [
+        f"without this label, features, class and other labels of the sample say {said[other]} "
+        f"({_percent(float(p[other]))}) and not {said[recorded]} ({_percent(float(p[recorded]))})"
     ]
+    if concept.type == "categorical":
+        near, column = nearest[row], concept.columns[other]
+        known = records.weights[near, column] > 0
+        same = int(((records.best[near, column] > 0.5) & known).sum())
+        if 2 * same > int(known.sum()):
+            texts.append(f"{same} of its {int(known.sum())} nearest neighbours are {said[other]}")
+    return tuple(texts)
+
+
+def number_reasons(value: float, expected: float, scale: float, unit: str) -> tuple[str, ...]:
+    """Why a number is suspicious."""
+    after = f" {unit}" if unit else ""
+    return (
+        f"features, class and other labels of the sample let expect {expected:.4g}{after}, and right values lie "
+        f"within about {scale:.2g}{after}; {value:.4g} is {abs(value - expected) / max(scale, 1e-12):.1f} times "
+        "that away",
+        "the proposed value is an estimate: measure again where that is possible",
+    )
