@@ -103,7 +103,8 @@ def run_server(
             server_header=False,
         )
         server = _Server(config, lambda: _ready(address, everybody, place, browser, tell))
-        server.run([opened])
+        with contextlib.suppress(KeyboardInterrupt):  # how a server is stopped
+            server.run([opened])
     if not bench.ended:
         # A computation that cannot be interrupted: the interpreter must not be taken down around it. Nothing is
         # being written, for a writer was waited for.
