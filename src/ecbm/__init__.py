@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ecbm.verify.evaluate import evaluate
     from ecbm.verify.interventions import intervention_curve
     from ecbm.verify.leakage import concept_leakage
+    from ecbm.verify.suggest.suggest import suggest
 
 __all__ = [
     "ConceptBottleneck",
@@ -52,6 +53,7 @@ __all__ = [
     "read_dataset",
     "read_inputs",
     "save",
+    "suggest",
     "train",
     "write_dataset",
 ]
@@ -77,6 +79,7 @@ _HOMES = {
     "evaluate": "ecbm.verify.evaluate",
     "intervention_curve": "ecbm.verify.interventions",
     "concept_leakage": "ecbm.verify.leakage",
+    "suggest": "ecbm.verify.suggest.suggest",
 }
 
 

@@ -220,7 +220,7 @@ class Workspace(Records):
         method
             ``"auto"``, ``"exact"`` or ``"retrain"`` (which also trains a deep backbone anew).
         before_writing
-            Called when everything is computed and nothing is written yet; an exception that it raises ends it there.
+            Called when all is computed and nothing is written yet; an exception that it raises ends it there.
 
         Returns
         -------

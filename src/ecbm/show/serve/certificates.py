@@ -41,9 +41,10 @@ def certificate_of(report: Mapping[str, Any], pictures: bool = True) -> Certific
         start = "Solving the last layer to the end would"
         leaves_out = "The concepts themselves are not covered."
     if could is None:
-        words = f"{start} move no prediction of the {of} validation {thing} by more than {number_words(bound or 0.0, unit)}."
         if bound is None:
             return _NOT
+        far = number_words(bound, unit)
+        words = f"{start} move no prediction of the {of} validation {thing} by more than {far}."
         return Certificate(
             state="at_most", words=words, leaves_out=leaves_out, could_differ=None, of=of, bound=bound
         )
@@ -66,7 +67,8 @@ def certificate_of_summary(summary: Mapping[str, Any], of: int | None) -> Certif
     if could is None and bound is None:
         return _NOT
     if could is None:
-        words = f"No prediction is farther than {number_words(float(bound or 0), str(summary.get('unit', '')))} from exact."
+        far = number_words(float(bound or 0), str(summary.get("unit", "")))
+        words = f"No prediction is farther than {far} from exact."
         return Certificate(state="at_most", words=words, leaves_out="", could_differ=None, of=of, bound=bound)
     which = "None" if could == 0 else f"At most {could}"
     leaves_out = "The picture reader is not covered." if summary.get("heads_only") else ""

@@ -40,7 +40,7 @@ class Answer(Model):
 
 
 class Answers(Model):
-    """POST /api/answers: stored before the reply is sent. A later answer to the same question replaces the earlier."""
+    """POST /api/answers: stored before the reply is sent. A later answer to a question replaces the earlier."""
 
     answers: list[Answer] = Field(min_length=1, max_length=5000)
 
@@ -566,7 +566,8 @@ class Event(Model):
     """What /api/events sends; `data` of the event is this as JSON, its name is `kind`.
 
     `version`: somebody (also on the command line) made another version the current one; `staged`: staged items or
-    answers of somebody changed; `job`: a job moved on; `ready`: the model was read; `suspicious`: the list is there.
+    answers of somebody changed; `job`: a job moved on; `ready`: the model was read; `suspicious`: the list of
+    suspicious labels is there; `hello`: the stream begins.
     """
 
     kind: Literal["version", "staged", "job", "ready", "suspicious", "hello"]

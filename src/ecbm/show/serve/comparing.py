@@ -15,6 +15,7 @@ from ecbm.show.serve.tiles import picture_address, ref_of, thumb_address
 from ecbm.show.serve.words import number_words
 
 if TYPE_CHECKING:
+    from ecbm.read.concept_types import Concept
     from ecbm.read.dataset import Dataset
     from ecbm.show.serve.snapshot import Snapshot
 
@@ -23,6 +24,7 @@ __all__ = ["Pair", "Side"]
 _MOST_FLIPS = 200
 _MOST_EXAMPLES = 24
 _BECAUSE = 3
+_OUTCOMES = ("becomes_right", "becomes_wrong", "stays_wrong")
 # Readings that move less are noise beside those that turn.
 _MOVED = 0.05
 
@@ -69,7 +71,7 @@ class Pair:
     def flips(self) -> tuple[list[Flip], dict[str, int]]:
         """Samples whose class changes, those that become wrong first; and how many of each outcome."""
         if self.before.data.predicts_number:
-            return [], dict.fromkeys(("becomes_right", "becomes_wrong", "stays_wrong"), 0)
+            return [], dict.fromkeys(_OUTCOMES, 0)
         names = self.before.data.class_names, self.after.data.class_names
         old = np.array(names[0])[self._said(self.before)]
         new = np.array(names[1])[self._said(self.after)]
@@ -116,11 +118,11 @@ class Pair:
 
     # -- concepts ------------------------------------------------------------------------------------------
 
-    def _shared(self):  # type: ignore[no-untyped-def]
+    def _shared(self) -> list[tuple[str, Concept, Concept]]:
+        """Concepts that both have, with the same values."""
         old, new = self.before.data.layout.by_name, self.after.data.layout.by_name
-        return [
-            (name, old[name], new[name]) for name in old if name in new and old[name].values == new[name].values
-        ]
+        both = [(name, old[name], new[name]) for name in old if name in new]
+        return [one for one in both if one[1].values == one[2].values]
 
     def _title(self, name: str) -> str:
         info = self.shown.info_by_name.get(name)
@@ -178,7 +180,8 @@ class Pair:
             single.append(
                 MetricChange(
                     name=name, title=self._title(name), before=before, after=after, right_before=counts[0],
-                    right_after=counts[2], of=counts[3], query=query_of(split=self.split, concept=name, wrong="concept"),
+                    right_after=counts[2], of=counts[3],
+                    query=query_of(split=self.split, concept=name, wrong="concept"),
                 )
             )  # fmt: skip
         r0, n0, r1, n1 = (int(value) for value in totals)
@@ -208,10 +211,11 @@ class Pair:
         right = [int((self._said(side) == self._labels(side)).sum()) for side in (self.before, self.after)]
         return MetricChange(
             name="classes", title="Classes", before=_share(right[0], self.of), after=_share(right[1], self.of),
-            right_before=right[0], right_after=right[1], of=self.of, query=query_of(split=self.split, wrong="class"),
+            right_before=right[0], right_after=right[1], of=self.of,
+            query=query_of(split=self.split, wrong="class"),
         )  # fmt: skip
 
-    def _right(self, side: Side, concept) -> tuple[int, int]:  # type: ignore[no-untyped-def]
+    def _right(self, side: Side, concept: Concept) -> tuple[int, int]:
         read = coded((concept,), side.readings.concepts[side.rows])[:, 0]
         truth = coded((concept,), side.data.concepts[side.rows])[:, 0]
         known = truth >= 0
@@ -232,7 +236,8 @@ class Pair:
         moved = self.largest_change()
         if moved is not None:
             text = number_words(moved, self.before.data.target_unit)
-            return f"Predictions of {self.of} {thing} {'move' if would == 'changed' else 'would move'} by at most {text}"
+            move = "moved" if would == "changed" else "would move"
+            return f"Predictions of {self.of} {thing} {move} by at most {text}"
         total = sum(counts.values())
         return f"{total or 'None'} of {self.of} {thing} {would} class"
 

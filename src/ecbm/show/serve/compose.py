@@ -1,8 +1,8 @@
 """From staged items to one edit.
 
-An edit knows corrected labels, classes, removed samples, and removed and added concepts. A renamed concept is one that
-is added under the new name with all labels of the old one, which is removed. Two merged ones are one that is present
-where either is; under the name of one of them, that one's labels are corrected and the other is removed.
+An edit knows corrected labels, classes, removed samples, and removed and added concepts. A renamed concept is one
+that is added under the new name with all labels of the old one, which is removed. Two merged ones are one that is
+present where either is; under the name of one of them, that one's labels are corrected and the other is removed.
 """
 
 from __future__ import annotations

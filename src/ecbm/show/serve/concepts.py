@@ -1,4 +1,4 @@
-"""Concepts: a table of all with quality, rarity, importance and examples; one of them; and one that is being added."""
+"""Concepts: a table of all with quality, rarity, importance, examples; one of them; one that is being added."""
 
 from __future__ import annotations
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ecbm.errors import EcbmError
+from ecbm.keep import durable
 from ecbm.show.serve.filters import query_of
 from ecbm.show.serve.schemas import Share
 
 if TYPE_CHECKING:
     from ecbm.show.serve.snapshot import Snapshot
+    from ecbm.show.serve.state import Bench
 
-__all__ = ["class_share", "classes_share", "concept_share", "concepts_share", "importance", "share_of"]
+__all__ = [
+    "class_share", "classes_share", "concept_share", "concepts_share", "first_figures", "importance",
+    "remember_first", "share_of",
+]  # fmt: skip
 
 
 def share_of(right: int, of: int, query: str, query_all: str) -> Share:
@@ -95,3 +106,54 @@ def importance(snapshot: Snapshot, split: str) -> NDArray[np.int64]:
             counts[place] = int((without.argmax(1) != scores.argmax(1)).sum())
     snapshot.kept[key] = counts
     return counts
+
+
+# -- the first version, with which the current one is compared -------------------------------------------
+
+
+def _kept_at(bench: Bench) -> Path:
+    return bench.folder / "cache" / "served-figures.json"
+
+
+def first_figures(bench: Bench, snapshot: Snapshot) -> dict[str, Any] | None:
+    """Figures of the first model that is kept, on its validation samples; ``None`` while they are not known.
+
+    They are computed in the background (:func:`remember_first`), for every model looks at all pictures then.
+    """
+    if "first" not in snapshot.kept:
+        oldest = _oldest(bench, snapshot)
+        if oldest is None:
+            snapshot.kept["first"] = None
+        else:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                snapshot.kept["first"] = json.loads(_kept_at(bench).read_bytes())[str(oldest)]
+    found: dict[str, Any] | None = snapshot.kept.get("first")
+    return found
+
+
+def _oldest(bench: Bench, snapshot: Snapshot) -> int | None:
+    line = [one for one in bench.lineage(snapshot.number) if one.model is not None and one.kept]
+    return line[-1].version if line and line[-1].version != snapshot.number else None
+
+
+def remember_first(bench: Bench, snapshot: Snapshot) -> None:
+    """Compute the figures of the first model, or keep the current ones if it is the first."""
+    oldest = _oldest(bench, snapshot)
+    if oldest is not None and first_figures(bench, snapshot) is not None:
+        return
+    with contextlib.suppress(OSError, EcbmError):
+        first = snapshot if oldest is None else bench.snapshot_of(oldest)
+        split = first.judged_split
+        classes, concepts = classes_share(first, split), concepts_share(first, split)
+        figures = {
+            "version": first.number,
+            "class_accuracy": None if classes is None else classes.share,
+            "concept_accuracy": None if concepts is None else concepts.share,
+        }
+        if oldest is not None:
+            snapshot.kept["first"] = figures
+        path = _kept_at(bench)
+        durable.make_folder(path.parent)
+        draft = path.with_name(f"{uuid.uuid4().hex}.draft")
+        draft.write_text(json.dumps({str(first.number): figures}))
+        os.replace(draft, path)

@@ -186,7 +186,7 @@ def _wrong(snapshot: Snapshot, wanted: Filter) -> Mask:
     if wanted.concept is not None and wanted.concept in snapshot.places:
         by_concept: Mask = snapshot.concept_wrong[:, snapshot.places[wanted.concept]]
     else:
-        by_concept = snapshot.concept_wrong.any(1)
+        by_concept = np.asarray(snapshot.concept_wrong.any(1))
     if wanted.wrong == "class":
         return snapshot.class_wrong
     return by_concept if wanted.wrong == "concept" else by_concept | snapshot.class_wrong
@@ -258,13 +258,7 @@ def words_of(snapshot: Snapshot, wanted: Filter, total: int) -> str:
         words.append(
             title + (f" {wanted.value}" if wanted.value else "") + (f", read {wanted.read}" if wanted.read else "")
         )
-    words += (
-        [
-            f"{'class' if wanted.wrong == 'class' else 'concept' if wanted.wrong == 'concept' else 'something'} read wrong"
-        ]
-        if wanted.wrong
-        else []
-    )
+    words += [f"{'something' if wanted.wrong == 'yes' else wanted.wrong} read wrong"] if wanted.wrong else []
     words += [f"changed by version {wanted.changed}"] if wanted.changed is not None else []
     words += [wanted.status] if wanted.status else []
     words += [f"{wanted.unsure_by} is unsure"] if wanted.unsure_by else []

@@ -50,8 +50,8 @@ def plan(bench: BenchNeed, given: changes.ForgetPlanRequest) -> changes.ForgetPl
     known, unknown = _known(bench, given.ids)
     if not known:
         return changes.ForgetPlan(
-            version=snapshot.number, samples=[], unknown=unknown, concept_labels=0, of=len(snapshot.data), destroyed=[],
-            stays=[], not_reached=[], methods=[], staged_lost=0, confirm="",
+            version=snapshot.number, samples=[], unknown=unknown, concept_labels=0, of=len(snapshot.data),
+            destroyed=[], stays=[], not_reached=[], methods=[], staged_lost=0, confirm="",
         )  # fmt: skip
     found = plan_erasure(bench.workspace, known)
     rows = [snapshot.data.rows_by_id[name] for name in known if name in snapshot.data.rows_by_id]
@@ -162,7 +162,7 @@ def forget(bench: BenchNeed, person: PersonNeed, given: changes.ForgetRequest, w
     """Erase, as a job. It cannot be undone."""
     snapshot = bench.current()
     if snapshot.number != given.version:
-        raise RefusedError(409, moved_on(bench, snapshot, mine_of(bench, snapshot, person), given.version))
+        raise RefusedError(409, moved_on(bench, snapshot, mine_of(bench, snapshot, person)))
     known, unknown = _known(bench, given.ids)
     if unknown:
         raise InputError(f"{listed(map(repr, unknown))}: not known here; take it out of the list")
@@ -201,7 +201,7 @@ def _erase(bench: Bench, person: str, given: changes.ForgetRequest, ids: Sequenc
         reason=given.reason,
         erased=result["erased"],
         method=str(report.get("method", given.method)),
-        words=f"{counted(result['erased'], 'record')} erased; version {result['version']} is the only one that is kept.",
+        words=f"{counted(result['erased'], 'record')} erased; version {result['version']} is the only one kept.",
         audit=searched,
         ok=all(line.ok for line in searched),
         not_reached=[*result["not_reached"], *downloads, _BROWSERS],

@@ -58,6 +58,7 @@ def history(
         state = state_of(version, snapshot.number, line)
         summary = version.summary
         judged = summary.get("shape", {}).get("splits", {}).get(summary.get("split") or "val")
+        gone = back.get(version.version) if state == "undone" else None
         rows.append(
             changes.VersionRow(
                 version=version.version,
@@ -68,10 +69,8 @@ def history(
                 reason=item["reason"],
                 time=version.time,
                 state=state,
-                undone_by=back[version.version].get("author")
-                if state == "undone" and version.version in back
-                else None,
-                undone_at=back[version.version]["time"] if state == "undone" and version.version in back else None,
+                undone_by=None if gone is None else gone.get("author"),
+                undone_at=None if gone is None else gone["time"],
                 certified=certificate_of_summary(summary, judged),
                 classes_changed=summary.get("class_predictions_changed"),
                 classes_of=judged,
@@ -116,7 +115,7 @@ def compare(
     split = snapshot.judged_split
     before, after = (_side(bench, snapshot, number, split) for number in (first, second))
     names = [[side.data.ids[row] for row in side.rows.tolist()] for side in (before, after)]
-    place = {name: row for name, row in zip(names[1], after.rows.tolist(), strict=True)}
+    place = dict(zip(names[1], after.rows.tolist(), strict=True))
     shared = [(row, place[name]) for name, row in zip(names[0], before.rows.tolist(), strict=True) if name in place]
     if not shared:
         raise InputError(f"versions {first} and {second} share no {split} picture; compare others")

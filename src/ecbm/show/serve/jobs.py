@@ -125,6 +125,7 @@ class Jobs:
         self._tasks: OrderedDict[str, Task] = OrderedDict()
         self._lock = threading.Lock()
         self._lanes: dict[str, queue.Queue[Task | None]] = {}
+        self._threads: list[threading.Thread] = []
 
     def start(self, kind: str, person: str, run: Callable[[Task], str | None], lane: Lane = "work") -> Task:
         """Put a job at the end of a lane."""
@@ -135,7 +136,9 @@ class Jobs:
                 del self._tasks[name]
             if lane not in self._lanes:
                 self._lanes[lane] = queue.Queue()
-                threading.Thread(target=self._work, args=(self._lanes[lane],), name=lane, daemon=True).start()
+                thread = threading.Thread(target=self._work, args=(self._lanes[lane],), name=lane, daemon=True)
+                self._threads.append(thread)
+                thread.start()
             self._lanes[lane].put(task)
         self._tell(task)
         return task
@@ -148,13 +151,16 @@ class Jobs:
         with self._lock:
             return list(self._tasks.values())
 
-    def stop(self) -> None:
-        """Cancel everything that can be cancelled, and end the lanes."""
+    def stop(self, patience: float = 5.0) -> bool:
+        """Cancel everything that can be cancelled, and end the lanes; false if something still works on."""
         for task in self.all():
             task.cancel()
         with self._lock:
             for lane in self._lanes.values():
                 lane.put(None)
+        for thread in self._threads:
+            thread.join(patience)
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self, lane: queue.Queue[Task | None]) -> None:
         while (task := lane.get()) is not None:

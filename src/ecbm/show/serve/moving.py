@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from ecbm.keep.transaction import MovedOnError
 from ecbm.show.serve import changes
 from ecbm.show.serve.needs import BenchNeed, PersonNeed
+from ecbm.show.serve.schemas import Problem
 from ecbm.show.serve.staged_view import item_view
 from ecbm.show.serve.staging import Mine, mine_of
 from ecbm.show.serve.state import RefusedError, refuse_unknown
@@ -25,24 +26,25 @@ router = APIRouter()
 _MOST_DROPPED = 50
 
 
-def moved_on(bench: Bench, snapshot: Snapshot, mine: Mine, expected: int) -> changes.MovedOn:
+def moved_on(bench: Bench, snapshot: Snapshot, mine: Mine) -> changes.MovedOn:
     """Who moved the model on, and what that does to the staged edit."""
-    described = bench.describe(snapshot.version)
-    author = described["author"] or "Somebody"
-    moved_back = expected > snapshot.number
-    did = "went back to" if moved_back else "committed"
-    when = local_time(snapshot.version.time)[11:16]
+    # Who moved the model on is in the ledger's last entry: somebody may have gone back to a version of another one.
+    last = next((one for one in bench.records.entries(20) if one["kind"] != "export"), {})
+    author = last.get("author")
+    verbs = {"undo": "went back to", "redo": "went forward to", "erase": "erased somebody; now it is"}
+    did = f"{author or 'Somebody'} {verbs.get(str(last.get('kind')), 'committed')} version {snapshot.number}"
+    when = local_time(str(last.get("time", snapshot.version.time)))[11:16]
     of = len(mine.staged) + len(mine.conflicts)
     fits = len(mine.staged)
     kept = f" {fits} of your {counted(of, 'staged item')} still fit and were carried over." if of else ""
     return changes.MovedOn(
         kind="moved_on",
-        what=f"{author} {did} version {snapshot.number} at {when}.{kept}",
+        what=f"{did} at {when}.{kept}",
         todo="Look at the preview again, then commit.",
         version=snapshot.number,
-        author=described["author"],
-        time=snapshot.version.time,
-        reason=described["reason"],
+        author=author,
+        time=str(last.get("time", snapshot.version.time)),
+        reason=last.get("reason"),
         words=summary_words(snapshot.version.summary),
         fits=fits,
         of=of,
@@ -99,7 +101,7 @@ def redo(bench: BenchNeed, person: PersonNeed, given: changes.Move) -> changes.M
 def _move(bench: Bench, person: str, given: changes.Move, verb: str) -> changes.Moved:
     snapshot = bench.trained()
     if snapshot.number != given.version:
-        raise RefusedError(409, moved_on(bench, snapshot, mine_of(bench, snapshot, person), given.version))
+        raise RefusedError(409, moved_on(bench, snapshot, mine_of(bench, snapshot, person)))
     workspace = bench.workspace
     try:
         move = workspace.undo if verb == "undo" else workspace.redo
@@ -107,7 +109,7 @@ def _move(bench: Bench, person: str, given: changes.Move, verb: str) -> changes.
     except MovedOnError:
         bench.refresh()
         now = bench.trained()
-        raise RefusedError(409, moved_on(bench, now, mine_of(bench, now, person), given.version)) from None
+        raise RefusedError(409, moved_on(bench, now, mine_of(bench, now, person))) from None
     bench.refresh()
     words = summary_words(bench.head.summary)
     return changes.Moved(version=number, from_version=given.version, words=words)
@@ -129,7 +131,7 @@ def train(bench: BenchNeed, person: PersonNeed) -> changes.Job:
     return bench.jobs.start("train", person, run).shown()
 
 
-def _trained(number: int) -> changes.Problem:
-    return changes.Problem(
+def _trained(number: int) -> Problem:
+    return Problem(
         kind="busy", what=f"There is a model already: version {number}.", todo="Correct it, or look at it."
     )

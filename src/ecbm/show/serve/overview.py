@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi import APIRouter
 
-from ecbm.show.serve.figures import class_share, classes_share, concept_share, concepts_share
+from ecbm.show.serve.figures import class_share, classes_share, concept_share, concepts_share, first_figures
 from ecbm.show.serve.filters import query_of
 from ecbm.show.serve.lineage import edited_lines
 from ecbm.show.serve.needs import BenchNeed, PersonNeed
@@ -44,7 +44,7 @@ def overview(bench: BenchNeed, person: PersonNeed) -> Overview:
     snapshot = bench.trained()
     split = snapshot.judged_split
     mine = mine_of(bench, snapshot, person)
-    first = _first(bench, snapshot)
+    first = first_figures(bench, snapshot)
     return Overview(
         version=snapshot.number,
         revision=mine.revision,
@@ -75,20 +75,6 @@ def _about(snapshot: Snapshot) -> str:
     concepts = len(data.layout.concepts)
     sees = f"says which of {concepts} concepts it sees"
     return f"The model looks at {what}, {sees}, and {decides}. It has learnt from {learnt}."
-
-
-def _first(bench: Bench, snapshot: Snapshot) -> dict[str, Any] | None:
-    """Figures of the first model on the same split, if it is still kept; computed once."""
-    if "first" in snapshot.kept:
-        known: dict[str, Any] | None = snapshot.kept["first"]
-        return known
-    found: dict[str, Any] | None = None
-    line = bench.lineage(snapshot.number)
-    oldest = next((version for version in reversed(line) if version.model is not None and version.kept), None)
-    if oldest is not None and oldest.version != snapshot.number:
-        found = bench.figures_of(oldest.version, snapshot.judged_split)
-    snapshot.kept["first"] = found
-    return found
 
 
 def _headline(snapshot: Snapshot, split: str, first: dict[str, Any] | None, name: str) -> Headline:

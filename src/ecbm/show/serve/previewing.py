@@ -1,4 +1,4 @@
-"""Preview and commit: what the staged edit would do, and doing it. One at a time, with progress and a working cancel."""
+"""Preview and commit: what the staged edit would do, and doing it, with progress and a working cancel."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _check(bench: Bench, person: str, version: int) -> None:
     snapshot = bench.trained()
     mine = mine_of(bench, snapshot, person)
     if snapshot.number != version:
-        raise RefusedError(409, moved_on(bench, snapshot, mine, version))
+        raise RefusedError(409, moved_on(bench, snapshot, mine))
     if not mine.staged:
         raise InputError("nothing is staged; answer a question in the queue, or correct a label on a picture")
 
@@ -83,7 +83,7 @@ def _make(bench: Bench, person: str, version: int, method: str, budget: float, t
     snapshot = bench.trained()
     mine = mine_of(bench, snapshot, person)
     if snapshot.number != version:
-        task.problem = moved_on(bench, snapshot, mine, version)
+        task.problem = moved_on(bench, snapshot, mine)
         raise MovedOnError(task.problem.what)
     items = _numbers(mine)
     known = bench.previews.like((person, version, items, method, budget))
@@ -194,7 +194,8 @@ def _methods(snapshot: Snapshot) -> list[changes.MethodChoice]:
         ),
         changes.MethodChoice(
             method="retrain", budget=None, title="Retrain",
-            seconds=snapshot.kept.get(("seconds", "retrain", 0), retrain), words="Training anew, from the beginning.",
+            seconds=snapshot.kept.get(("seconds", "retrain", 0), retrain),
+            words="Training anew, from the beginning.",
         ),
     ]  # fmt: skip
 
@@ -232,7 +233,7 @@ def _commit(bench: Bench, person: str, given: changes.CommitRequest, task: Task)
     except MovedOnError:
         bench.refresh()
         now = bench.trained()
-        task.problem = moved_on(bench, now, mine_of(bench, now, person), given.version)
+        task.problem = moved_on(bench, now, mine_of(bench, now, person))
         raise
     bench.staged.finish(person, made.items, number)
     task.version = number

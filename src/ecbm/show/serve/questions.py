@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from fastapi import APIRouter, Query
+from numpy.typing import NDArray
 
 from ecbm.show.serve.filters import WindowQuery, query_of
 from ecbm.show.serve.needs import BenchNeed, PersonNeed, ordered_rows
@@ -169,23 +170,36 @@ def question(
 def _reasons(
     bench: Bench, snapshot: Snapshot, mine: Mine, row: int, concept: str | None, found: Suspicion | None
 ) -> list[Reason]:
-    """Why a label is here: what found it says first, then what can be drawn."""
-    said = [Reason(kind="words", words=_sentence(text)) for text in (found.reasons if found is not None else ())]
+    """Why a label is here: the words of what found it, drawn where they are about what can be drawn."""
+    texts = list(found.reasons) if found is not None else []
     if concept is None:
-        return said
+        return [Reason(kind="words", words=_sentence(text)) for text in texts]
     place = snapshot.places[concept]
     shown = label_of(snapshot, row, place, mine)
-    reasons: list[Reason] = []
+    drawn: list[Reason] = []
     if shown.probability is not None:
         words = f"The model says {shown.predicted_words}, the label {shown.label_words}"
         binary = snapshot.data.layout.concepts[place].type == "binary"
         share = ShownShare(name="present" if binary else shown.predicted_words, share=shown.probability)
-        reasons.append(Reason(kind="model", words=words, shares=[share]))
-    reasons += [
+        drawn.append(Reason(kind="model", words=words, shares=[share]))
+    drawn += [
         one for one in (_near(snapshot, mine, row, place), _in_class(snapshot, row, place)) if one is not None
     ]
-    reasons += _by_annotator(bench, snapshot, row, place)
-    return [*said, *reasons]
+    drawn += _by_annotator(bench, snapshot, row, place)
+    marks = {
+        "model": "without this sample the model",
+        "neighbours": "nearest neighbours",
+        "class": f"% of {snapshot.label_text(row)}",
+    }
+    reasons: list[Reason] = []
+    for text in texts:
+        # Said once: a drawing of the same thing goes with the words.
+        fits = [one for one in drawn if one.kind in marks and marks[one.kind] in text]
+        if fits:
+            drawn.remove(fits[0])
+        own = fits[0] if fits else Reason(kind="words", words="")
+        reasons.append(own.model_copy(update={"words": _sentence(text)}))
+    return [*reasons, *drawn]
 
 
 def _sentence(text: str) -> str:
@@ -279,10 +293,10 @@ def looks_like(snapshot: Snapshot, name: str, most: int) -> LooksLike | None:
     )
 
 
-def _spread(snapshot: Snapshot, rows: np.ndarray[tuple[int], np.dtype[np.int64]], most: int) -> list[int]:
+def _spread(snapshot: Snapshot, rows: NDArray[np.int64], most: int) -> list[int]:
     """The first rows, one of each class before the second of any."""
     if snapshot.data.predicts_number:
-        return rows[:most].tolist()
+        return [int(row) for row in rows[:most]]
     seen: dict[int, int] = {}
     ranked = []
     for place, row in enumerate(rows[: 50 * most].tolist()):

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from ecbm.show.serve.jobs import Task
     from ecbm.show.serve.snapshot import Snapshot
     from ecbm.show.serve.state import Bench
+    from ecbm.verify.suggest.read_answers import Answer
 
 __all__ = ["Suspicion", "job_of", "sample_scores", "suspicious"]
 
 _MOST = 20_000
-# Beyond this difference a label counts as suspicious where nothing better is installed.
-_FAR = 0.5
+# Labels that are wrong with less than this chance are not worth a question.
+_LEAST = 0.5
+_FORMAT = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,27 +42,15 @@ class Suspicion:
     reasons: tuple[str, ...] = ()
 
 
-def _find(snapshot: Snapshot, annotators: dict[str, str]) -> list[Suspicion]:
+def _find(snapshot: Snapshot, annotators: dict[str, str], answers: list[Answer]) -> list[Suspicion]:
     """The one place that decides which labels are suspicious, best first."""
-    return _far_off(snapshot)
+    from ecbm.verify.suggest.inspection import Inspection
 
-
-def _far_off(snapshot: Snapshot) -> list[Suspicion]:
-    """Training labels from which the model's reading is far off."""
-    rows = snapshot.rows("train")
-    found: list[Suspicion] = []
-    for concept in snapshot.data.layout.concepts:
-        if concept.type != "binary":
-            continue
-        column = concept.columns[0]
-        labels = snapshot.data.concepts[rows, column].numpy()
-        read = snapshot.readings.concepts[rows, column].numpy()
-        gap = np.abs(np.nan_to_num(labels, nan=0.5) - read)
-        for place in np.flatnonzero((gap > _FAR) & ~np.isnan(labels)).tolist():
-            value = float(read[place] >= 0.5)
-            found.append(Suspicion(snapshot.data.ids[rows[place]], concept.name, value, float(gap[place])))
-    found.sort(key=lambda one: (-one.score, one.sample, one.concept or ""))
-    return found[:_MOST]
+    if "inspection" not in snapshot.kept:
+        snapshot.kept["inspection"] = Inspection.of(snapshot.model, snapshot.data, by=annotators or None)
+    found = snapshot.kept["inspection"].suggestions(answers, least=_LEAST, limit=_MOST)
+    ranked = sorted((*found.suggestions, *found.rare), key=lambda one: (-one.score, one.id, one.concept or ""))
+    return [Suspicion(one.id, one.concept, one.value, float(one.score), tuple(one.reasons)) for one in ranked]
 
 
 def suspicious(bench: Bench, snapshot: Snapshot) -> list[Suspicion] | None:
@@ -90,7 +80,7 @@ def _compute(bench: Bench, snapshot: Snapshot, task: Task) -> str:
 
     task.version = snapshot.number
     task.at("Looking for suspicious labels")
-    found = _find(snapshot, bench.annotators)
+    found = _find(snapshot, bench.annotators, [])
     with contextlib.suppress(OSError):
         _keep(bench, snapshot, found)
     snapshot.kept["suspicious"] = found
@@ -99,7 +89,7 @@ def _compute(bench: Bench, snapshot: Snapshot, task: Task) -> str:
 
 
 def _path(bench: Bench, snapshot: Snapshot) -> Any:
-    name = f"suspicious-{snapshot.model.fingerprint[:16]}-{snapshot.data.fingerprint[:16]}.json"
+    name = f"suspicious-{_FORMAT}-{snapshot.model.fingerprint[:16]}-{snapshot.data.fingerprint[:16]}.json"
     return bench.folder / "cache" / name
 
 

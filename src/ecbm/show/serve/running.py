@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -101,7 +103,13 @@ def run_server(
             server_header=False,
         )
         server = _Server(config, lambda: _ready(address, everybody, place, browser, tell))
-        server.run([opened])
+        with contextlib.suppress(KeyboardInterrupt):  # how a server is stopped
+            server.run([opened])
+    if not bench.ended:
+        # A computation that cannot be interrupted: the interpreter must not be taken down around it. Nothing is
+        # being written, for a writer was waited for.
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _ready(address: str, everybody: bool, place: Place, browser: bool, tell: Callable[..., None]) -> None:

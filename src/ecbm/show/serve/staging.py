@@ -1,4 +1,4 @@
-"""What somebody has answered and staged, seen against the current version: staged, kept, unsure, or no longer fitting.
+"""What somebody has answered and staged, seen against the current version: staged, kept, unsure, or not fitting.
 
 Whether an answer changes anything depends on the label it meets, so it is found out here and not stored: when
 somebody else has corrected the same label meanwhile, an answer becomes one that keeps it.

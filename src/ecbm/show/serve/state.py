@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import sqlite3
 import threading
-import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ecbm.errors import InputError, UnknownNameError
@@ -34,6 +34,7 @@ __all__ = ["Bench", "RefusedError", "problem_of", "refuse_unknown"]
 
 _MOST_SNAPSHOTS = 3
 _WATCH_SECONDS = 1.0
+_STOP_SECONDS = 5.0
 # How long a request waits for the model to be read before it says so.
 _PATIENCE_SECONDS = 20.0
 
@@ -110,24 +111,33 @@ class Bench:
         self._latest: Snapshot | None = None
         self.annotators: dict[str, str] = {}
         self._described: dict[int, dict[str, Any]] = {}
-        self._figures: dict[tuple[int, str], dict[str, Any]] = {}
         self._ready = threading.Event()
         self._load_lock = threading.Lock()
         self._stopped = threading.Event()
         self._signature: tuple[int, int] | None = None
-        self._started = time.monotonic()
+        self.ended = True
+        """Whether every thread had ended when it was stopped."""
+        self._threads: list[threading.Thread] = []
 
     # -- life ----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Read the current version in the background, and watch for others."""
-        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+        self._spawn(self._watch, "watch")
 
     def stop(self) -> None:
-        """End streams, jobs and the watcher."""
+        """End streams, jobs and the watcher; what computes is given a moment to end."""
         self._stopped.set()
         self.events.close()
-        self.jobs.stop()
+        ended = self.jobs.stop(_STOP_SECONDS)
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+        self.ended = ended and not any(thread.is_alive() for thread in self._threads)
+
+    def _spawn(self, work: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads = [one for one in self._threads if one.is_alive()] + [thread]
+        thread.start()
 
     @property
     def workspace(self) -> Workspace:
@@ -179,7 +189,6 @@ class Bench:
                 self.thumbnails.forget()
                 self.previews.clear()
                 self._described.clear()
-                self._figures.clear()
                 before = None
             snapshot = self._snapshots.get(head.version)
             if snapshot is None or snapshot.version != head:
@@ -199,7 +208,7 @@ class Bench:
         if snapshot.trained:
             # Made here, not while somebody waits.
             _ = snapshot.directions
-            threading.Thread(target=snapshot.warm, name="warm", daemon=True).start()
+            self._spawn(lambda: self._warm(snapshot), "warm")
 
     # -- what routes ask for -------------------------------------------------------------------------------
 
@@ -262,19 +271,13 @@ class Bench:
         """A version and those it came from, newest first."""
         return ancestors(self.records.versions(), number)
 
-    def figures_of(self, number: int, split: str) -> dict[str, Any]:
-        """Accuracies of a version on its own split; computed once."""
-        key = number, split
-        if key not in self._figures:
-            from ecbm.verify.evaluate import evaluate
+    def _warm(self, snapshot: Snapshot) -> None:
+        """Compute what the first edit and the first page would wait for."""
+        from ecbm.show.serve.figures import remember_first
 
-            with self._load_lock:
-                model, data = self.workspace.model(number), self.workspace.data(number)
-            part = data.split(split if split in data.split_sizes else "train")
-            metrics = evaluate(model, part)
-            names = ("class_accuracy", "concept_accuracy")
-            self._figures[key] = {"version": number} | {name: metrics.get(name) for name in names}
-        return self._figures[key]
+        snapshot.warm()
+        if not self._stopped.is_set():
+            remember_first(self, snapshot)
 
     def can_undo(self) -> bool:
         """Whether there is a model before the current version to go back to."""
