@@ -36,8 +36,8 @@ export function metricLines(title, metrics, unchanged, words) {
         { class: ["metric", index < 2 && "main-metric"], key: one.name, href: address("pictures", one.query) },
         h("span", { class: "metric-name" }, one.title),
         one.unit ? h("span") : beforeAfter(one.before, one.after, low),
-        h("span", { class: "number" }, one.unit ? [`${plain(one.before ?? 0)} → `, h("b", null, `${plain(one.after ?? 0)} ${one.unit}`)] : [(100 * (one.before ?? 0)).toFixed(1), " → ", h("b", null, percent(one.after, 1000))]),
-        h("span", { class: ["number metric-change", fall && "fall"] }, difference === 0 ? "±0" : one.unit ? signed(difference) : [fall ? "▼ " : "", `${signed(100 * difference, 1)} pt`]),
+        h("span", { class: "number" }, one.unit ? [`${plain(one.before ?? 0)} → `, h("b", null, `${plain(one.after ?? 0)} ${one.unit}`)] : [percent(one.before, one.of).slice(0, -2), " → ", h("b", null, percent(one.after, one.of))]),
+        h("span", { class: ["number metric-change", fall && "fall"] }, difference === 0 ? "±0" : one.unit ? signed(difference) : [fall ? "▼ " : "", `${signed(100 * difference, one.of > 200 ? 1 : 0)} pt`]),
       );
     }),
     h("p", { class: "meta" }, [unchanged ? `The other ${many(unchanged, "concept")}: no change.` : "", low > 0 ? `Scale ${Math.round(100 * low)} to 100 %.` : "", of ? `One ${noun()} is ${(100 / of).toFixed(1)} points.` : ""].filter(Boolean).join(" ")),

@@ -123,7 +123,7 @@ function tray(page, keys) {
   } else {
     left = [
       h("span", { class: "tray-staged" }, diamond(), stagedWords()),
-      h("span", { class: "tray-note" }, done || page.note || "nothing is applied until you commit"),
+      h("span", { class: "tray-note" }, done || page.note || [h("span", { class: "long" }, "nothing is applied until you commit"), h("span", { class: "short" }, "nothing applied yet")]),
       page.name === "preview" ? null : linkButton("Preview", { kind: "staged", cap: "P", href: address("preview") }),
     ];
   }

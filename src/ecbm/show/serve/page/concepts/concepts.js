@@ -5,7 +5,7 @@ import { address, go, sampleAddress } from "../core/router.js";
 import { get } from "../core/server.js";
 import { count, nouns, percent, plain } from "../core/words.js";
 import { load, noun, server, slice, store } from "../core/app.js";
-import { button, shapes, trouble } from "../components/marks.js";
+import { cap, shapes, trouble } from "../components/marks.js";
 import { tile } from "../components/tile.js";
 import { panel, part as side, openSide, openForm } from "./panel.js";
 import { adding, addingKeys, enterAdding, startAdding } from "./adding.js";
@@ -138,7 +138,7 @@ export const concepts = {
     const total = server().concepts.length;
     return [
       h("span", { class: "soft wide" }, groups > 1 && groups < total ? `${count(total)} in ${count(groups)} groups` : count(total)),
-      button("Add a concept", { cap: "N", onclick: () => startAdding(), class: "wide-cap" }),
+      h("button", { type: "button", class: "button", onclick: () => startAdding() }, h("span", null, "Add", h("span", { class: "wide" }, " a concept")), cap("N")),
     ];
   },
   enter,

@@ -4,7 +4,7 @@ import { icon } from "../core/icons.js";
 import { address } from "../core/router.js";
 import { get, post, Refusal } from "../core/server.js";
 import { cancel, run, running } from "../core/jobs.js";
-import { count, seconds, when } from "../core/words.js";
+import { capital, count, seconds, when } from "../core/words.js";
 import { forgetMarks, load, madeHere, noun, refreshState, say, server, slice, store, things } from "../core/app.js";
 import { button, progressBar, trouble } from "../components/marks.js";
 import { certificateBox } from "../components/changes.js";
@@ -120,7 +120,7 @@ function consequences(made) {
   return [
     h("section", null, h("h2", null, "What stays"), h("ul", { class: "consequences dense" }, (made?.stays ?? ["A version made without them, as the only one", "That an erasure happened: when, by whom, why, how many. Not whose.", "The chain of the history, which can still be verified"]).map((words) => h("li", { key: words }, icon("check", 14), words)))),
     h("hr", { class: "line" }),
-    h("section", null, h("h2", null, "What this cannot reach"), h("ul", { class: "consequences dense" }, (made?.not_reached ?? ["The files the data came from", "Copies and exports outside this folder, backups", "What the disk itself may keep"]).map((words) => h("li", { key: words }, icon("warning", 14), words))), h("p", { class: "meta" }, "You get this list with the certificate, to tick off.")),
+    h("section", null, h("h2", null, "What this cannot reach"), h("ul", { class: "consequences dense" }, (made?.not_reached ?? ["The files the data came from", "Copies and exports outside this folder, backups", "What the disk itself may keep"]).map((words) => h("li", { key: words }, icon("warning", 14), capital(words)))), h("p", { class: "meta" }, "You get this list with the certificate, to tick off.")),
     h("hr", { class: "line" }),
     h("section", null, h("h2", null, "Afterwards"), h("p", { class: "soft dense" }, `The workbench searches every file of the folder for ${made && made.samples.length > 1 ? `the ${things(made.samples.length)}` : `the ${noun()}`} and prints a certificate of the result.`)),
     h("p", { class: "meta forget-milder" }, "Looking for something milder? ", h("a", { class: "quiet", href: address("pictures") }, `Remove ${noun()}s`), " from training can be undone."),
@@ -140,7 +140,7 @@ function certificateSheet(certificate) {
     h("h3", null, certificate.ok ? "Searched afterwards: nothing of them was found" : "Searched afterwards: something was found"),
     h("table", { class: "rows" }, h("tbody", null, certificate.audit.map((line) => h("tr", { key: line.words }, h("td", null, icon(line.ok ? "check" : "warning", 13)), h("td", null, line.words), h("td", { class: "number" }, count(line.checked)))))),
     h("h3", null, "To do elsewhere, by hand"),
-    h("ul", { class: "tick-off dense" }, certificate.not_reached.map((words) => h("li", { key: words }, h("span", { class: "tick-box" }), words))),
+    h("ul", { class: "tick-off dense" }, certificate.not_reached.map((words) => h("li", { key: words }, h("span", { class: "tick-box" }), capital(words)))),
     h("div", { class: "actions no-print" }, button("Print", { kind: "ink", icon: "print", onclick: () => window.print() }), button("Done", { onclick: () => part.reset() })),
   );
 }

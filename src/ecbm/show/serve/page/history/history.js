@@ -17,7 +17,7 @@ import { dot } from "../core/icons.js";
 const part = slice("history", {
   view: /** @type {import("../core/api.js").History | null} */ (null), problem: /** @type {import("../core/api.js").Problem | null} */ (null),
   comparison: /** @type {Comparison | null} */ (null), problemcompare: /** @type {import("../core/api.js").Problem | null} */ (null),
-  here: 0, exporting: /** @type {number | null} */ (null), exported: /** @type {{ version: number, address: string } | null} */ (null), job: /** @type {string | null} */ (null),
+  here: -1, exporting: /** @type {number | null} */ (null), exported: /** @type {{ version: number, address: string } | null} */ (null), job: /** @type {string | null} */ (null),
 });
 
 const query = () => store.get().route.query;
@@ -82,13 +82,13 @@ function versionRow(row, index) {
       { class: "version-words" },
       h("p", null, h("b", null, `Version ${row.version}`), " ", row.query ? h("a", { class: "plain", href: address("pictures", row.query) }, row.words) : row.words, row.state === "undone" ? [" ", chip(row.undone_by ? `undone by ${row.undone_by}, ${when(row.undone_at, true)}` : "undone")] : null, row.state === "erased" ? [" ", chip("erased before here")] : null),
       row.reason ? h("p", { class: "dense soft" }, `“${row.reason}”`) : null,
-      h("p", { class: "meta row" }, h("span", null, [row.author, when(row.time)].filter(Boolean).join(", ")), changed ? h("span", null, changed) : null, row.certified && row.certified.state !== "not_certified" ? certifiedChip() : null, row.method ? h("span", null, row.method) : null),
+      h("p", { class: "meta row" }, h("span", null, [row.author, when(row.time)].filter(Boolean).join(", ")), changed ? h("span", null, changed) : null, row.certified && row.certified.state !== "not_certified" ? certifiedChip() : null, row.method && row.method !== "train" ? h("span", null, row.method) : null),
     ),
     h(
       "div",
       { class: "version-actions" },
       row.state === "current" ? chip("current") : null,
-      compared ? h("span", { class: "chip outlined" }, "compared") : row.version > 0 && row.state !== "erased" ? button("Compare", { kind: "quiet", "aria-label": `Compare version ${row.version}`, onclick: () => markToCompare(row) }) : null,
+      compared ? h("span", { class: "chip outlined" }, "compared") : row.version > 0 && (part.get().view?.rows.length ?? 0) > 2 && row.state !== "erased" ? button("Compare", { kind: "quiet", "aria-label": `Compare version ${row.version}`, onclick: () => markToCompare(row) }) : null,
       row.can_report ? h("a", { class: "button quiet", href: address("audit", { version: row.version }), "aria-label": `Report of version ${row.version}` }, "Report") : null,
       row.can_export
         ? exported?.version === row.version

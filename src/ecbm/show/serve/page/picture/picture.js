@@ -95,7 +95,7 @@ function similar(view) {
     { class: "similar" },
     h("div", { class: "spread" }, h("h2", null, "Most similar in training"), h("a", { class: "quiet", href: address("pictures", { near: view.id, split: "train" }) }, "similarity, 0 to 1")),
     view.similar[0].thumb
-      ? h("div", { class: "similar-grid" }, view.similar.map((one) => tile({ id: one.id, source: one.thumb, href: sampleAddress(one.id), under: `${one.label} ${one.similarity.toFixed(2)}`, words: `${one.id}, ${one.label}, similarity ${one.similarity.toFixed(2)}`, title: `${one.id}, ${one.label}` })))
+      ? h("div", { class: "similar-grid" }, view.similar.map((one) => tile({ id: one.id, source: one.thumb, href: sampleAddress(one.id), under: `${one.label}\n${one.similarity.toFixed(2)}`, words: `${one.id}, ${one.label}, similarity ${one.similarity.toFixed(2)}`, title: `${one.id}, ${one.label}` })))
       : h("ul", { class: "similar-list dense" }, view.similar.map((one) => h("li", { key: one.id, class: "spread" }, h("a", { class: "quiet", href: sampleAddress(one.id) }, one.id), h("span", { class: "soft" }, one.label), h("span", null, one.similarity.toFixed(2))))),
   );
 }
@@ -162,7 +162,7 @@ function trying(view) {
   if (names.length === 0) return null;
   const says = names.map((name) => {
     const value = tried[name];
-    return `${conceptTitle(name).toLowerCase()} ${typeof value === "string" ? value : value === 1 ? "present" : value === 0 ? "absent" : probability(value)}`;
+    return `${conceptTitle(name).replace(":", "").toLowerCase()} ${typeof value === "string" ? value : value === 1 ? "present" : value === 0 ? "absent" : probability(value)}`;
   });
   const single = names.length === 1;
   return h(
@@ -188,15 +188,15 @@ function classColumn(view) {
     "section",
     { class: "sample-class", "aria-label": "Class", tabindex: "-1" },
     trying(view),
-    h("div", { class: "spread" }, h("h2", null, number ? "What it says" : "Class"), h("span", { class: "meta" }, result ? "as predicted → as tried" : number ? "" : "probability")),
+    h("div", { class: "class-summary" }, h("div", { class: "spread" }, h("h2", null, number ? "What it says" : "Class"), h("span", { class: "meta" }, result ? "as predicted → as tried" : number ? "" : "probability")),
     number
       ? h("p", { class: "key-figure" }, result ? [h("s", null, plain(view.number ?? 0)), " "] : null, `${plain(result?.number ?? view.number ?? 0)}${server().unit ? `\u202f${server().unit}` : ""}`)
-      : h("div", { class: "class-list" }, shown.map((one, index) => classBar({ name: one.name, before: one.probability, after: result ? (after(one.name)?.probability ?? null) : null, label: one.name === view.label, first: index === 0 }))),
+      : h("div", { class: "class-list" }, shown.map((one, index) => classBar({ name: one.name, before: one.probability, after: result ? (after(one.name)?.probability ?? null) : null, label: one.name === view.label, first: index === 0 })))),
     h("hr", { class: "line" }),
     score
       ? h(
           "details",
-          { class: "fold-small", open: true },
+          { class: "fold-small", open: part.get().score, ontoggle: (/** @type {Event} */ event) => part.set({ score: /** @type {HTMLDetailsElement} */ (event.target).open }) },
           h("summary", { class: "spread" }, h("h2", null, number ? "What makes the number" : "What makes the score"),
             offered.length > 1
               ? h("span", { class: "segments" }, offered.slice(0, 3).map((one) => h("button", { type: "button", key: one.name, "aria-pressed": one.name === score.name, onclick: (/** @type {Event} */ event) => { event.preventDefault(); part.set({ chosen: one.name }); fetchBehind(); } }, one.name)))
@@ -255,7 +255,8 @@ function moveRow(by) {
 /** @param {(row: Row) => void} act */
 function onRow(act) {
   const { view, here } = part.get();
-  const row = view ? rows(view)[here] : null;
+  const row = view ? rows(view)[Math.max(0, here)] : null;
+  if (here < 0) part.set({ here: 0 });
   if (row) act(row);
 }
 
@@ -299,8 +300,8 @@ export const sample = {
     if (!view) return h("div", { class: "page" }, problem ? trouble(problem.what, problem.todo) : shapes(8));
     return h(
       "div",
-      { class: "sample" },
-      h("section", { class: "sample-picture", "aria-label": view.picture ? "Picture" : "Fields", tabindex: "-1" }, h("div", { class: "sample-media" }, media(view)), facts(view), removal(view), h("hr", { class: "line" }), similar(view)),
+      { class: ["sample", part.get().large && "large"] },
+      h("section", { class: "sample-picture", "aria-label": view.picture ? "Picture" : "Fields", tabindex: "-1" }, h("div", { class: "sample-media" }, media(view), h("button", { type: "button", class: "button icon-only enlarge", "aria-label": part.get().large ? "smaller picture" : "larger picture", onclick: () => part.set({ large: !part.get().large }) }, icon(part.get().large ? "minus" : "plus", 12))), facts(view), removal(view), h("hr", { class: "line" }), similar(view)),
       conceptColumn(view),
       classColumn(view),
     );

@@ -23,7 +23,7 @@ export const part = slice("sample", {
   id: "", view: /** @type {SampleView | null} */ (null), place: /** @type {import("../core/api.js").Place | null} */ (null),
   behind: /** @type {import("../core/api.js").BehindView | null} */ (null), chosen: /** @type {string | null} */ (null),
   tried: /** @type {Record<string, number | string>} */ ({}), result: /** @type {import("../core/api.js").Tried | null} */ (null),
-  here: 0, unfolded: false, problem: /** @type {Problem | null} */ (null), loading: 0,
+  here: -1, unfolded: false, large: false, score: !matchMedia("(max-width: 700px)").matches, problem: /** @type {Problem | null} */ (null), loading: 0,
 });
 
 /** @param {Record<string, string>} query */
@@ -32,7 +32,7 @@ export const context = (query) => ({ ...filterOf(query), sort: query.sort ?? "" 
 /** @param {Record<string, string>} query */
 export function enter(query) {
   const id = query.id ?? "";
-  if (id !== part.get().id) part.set({ id, view: null, behind: null, tried: {}, result: null, chosen: null, here: 0, problem: null, unfolded: false });
+  if (id !== part.get().id) part.set({ id, view: null, behind: null, tried: {}, result: null, chosen: null, here: -1, large: false, problem: null, unfolded: false });
   refresh();
 }
 
@@ -43,7 +43,7 @@ export function refresh() {
     part.set({ view, problem: null });
     for (const group of view.groups) for (const label of group.labels) know(id, label.concept, label.status, label.staged);
     const focus = rows(view).findIndex((row) => row.concept === query.concept);
-    if (query.concept && focus >= 0 && part.get().here === 0) part.set({ here: focus });
+    if (query.concept && focus >= 0 && part.get().here < 0) part.set({ here: focus });
     fetchBehind();
   });
   load(part, () => get("/api/place", { id, ...context(query) }), (place) => part.set({ place }), " place");

@@ -23,6 +23,7 @@ const part = slice("pictures", {
 
 /** @type {Set<number>} */
 const asked = new Set();
+const narrow = () => window.innerWidth < 700;
 const query = () => store.get().route.query;
 
 /** @param {Record<string, string>} words */
@@ -143,7 +144,7 @@ export const pictures = {
       body = h("windowed-list", {
         key: `grid ${key}`, class: "picture-grid",
         given: {
-          total, width: table ? 236 : 116, height: table ? 112 : 138, gap: 12, at, label: capital(nouns(noun())), inSight, item: cell,
+          total, width: table ? 236 : narrow() ? 104 : 116, height: table ? 112 : narrow() ? 126 : 138, gap: 12, at, label: capital(nouns(noun())), inSight, item: cell,
           fixedHeight: table, inset: 16, revision: [items, store.get().marks],
         },
       });

@@ -72,7 +72,7 @@ function changesColumn() {
     h("h2", { class: "preview-title" }, view.words),
     outcomeCounts(view),
     view.flips_total === 0 && view.readings_changed === 0
-      ? h("p", { class: "soft" }, `No validation ${noun()} would change class. The labels are still worth having; commit if you like.`)
+      ? h("p", { class: "soft" }, "The labels are still worth having; commit if you like.")
       : null,
     view.largest_change !== null && view.largest_change !== undefined ? h("p", { class: "soft" }, `The largest change of the number: ${view.largest_change.toPrecision(2)} ${server().unit}`) : null,
     h("div", { class: "flips" }, view.flips.slice(0, 24).map((flip, index) => flipCard(flip, index === part.get().at - 1))),
@@ -112,7 +112,7 @@ function decisionColumn() {
     h(
       "div",
       { class: "decision-scroll" },
-      view ? metricLines(`Right on ${count(view.of)} validation ${nouns(noun())}`, view.metrics, view.unchanged_concepts, ["now", "after"]) : shapes(5),
+      view ? metricLines(`On ${count(view.of)} validation ${nouns(noun())}`, view.metrics, view.unchanged_concepts, ["now", "after"]) : shapes(5),
       view ? certificateBox(view.certificate, method === "exact" ? null : h("button", { type: "button", class: "quiet-link", onclick: () => choose("exact", null) }, "Use exact")) : null,
       view
         ? h(
@@ -178,7 +178,7 @@ export const preview = {
   note: "this is what they would do; the model is unchanged",
   extra: () => {
     const { view, doing, done } = part.get();
-    return h("span", { class: "soft" }, done ? "committed" : doing === "preview" ? "computing …" : view ? `computed in ${seconds(view.seconds)}, nothing applied` : "");
+    return h("span", { class: "soft wide" }, done ? "committed" : doing === "preview" ? "computing …" : view ? `computed in ${seconds(view.seconds)}, nothing applied` : "");
   },
   fixed: () => !part.get().done,
   enter,

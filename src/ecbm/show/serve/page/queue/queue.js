@@ -94,7 +94,7 @@ function filters() {
     h("span", { class: "gap" }),
     h("span", { class: "queue-order meta" }, suspicious ? "Most likely wrong first" : ""),
     h("span", { class: "queue-place-short" }, place()),
-    h("button", { type: "button", class: "choice faint", "aria-pressed": blind, onclick: toggleBlind }, blind ? "Reading blind" : "Hide the reasons, read blind", cap("B")),
+    h("button", { type: "button", class: "choice faint", "aria-pressed": blind, onclick: toggleBlind }, blind ? "Reading blind" : [h("span", { class: "long" }, "Hide the reasons, read blind"), h("span", { class: "short" }, "Blind")], cap("B")),
   );
 }
 
