@@ -9,6 +9,7 @@ import { probability, signed, waterfall } from "../core/words.js";
  * @typedef {object} ConceptBar
  * @property {string} key
  * @property {string} title
+ * @property {string} [group] said before the title where its group's heading is not there
  * @property {number | null} predicted between 0 and 1
  * @property {number | null} label 1 present, 0 absent, null missing
  * @property {boolean} wrong
@@ -64,7 +65,7 @@ export function conceptBar(bar) {
   return h(
     "div",
     { key: bar.key, class: ["concept-bar", differs && "differs", isTried && "tried", isStaged && "is-staged", here && "here"] },
-    h("span", { class: "bar-name" }, title),
+    h("span", { class: "bar-name" }, bar.group ? h("span", { class: "bar-group" }, `${bar.group} `) : null, title),
     track,
     h("span", { class: "bar-value" }, isTried ? [h("s", null, probability(predicted)), " ", h("b", null, probability(tried))] : probability(predicted)),
     h("span", { class: "bar-sign" }, isStaged ? [diamond(), h("span", { class: "unseen" }, "staged")] : differs ? [icon("unequal", 13), h("span", { class: "unseen" }, "model and label differ")] : null),

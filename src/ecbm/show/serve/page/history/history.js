@@ -33,7 +33,10 @@ function enter() {
 function pair() {
   const { view } = part.get();
   if (!view) return null;
-  const second = query().second ? Number(query().second) : view.version;
+  const newest = Math.max(...view.rows.map((one) => one.version));
+  const kept = (view.rows.find((one) => one.version === view.version)?.parent ?? 0) >= 1;
+  // After an undo to the first version, what was undone is what there is to compare.
+  const second = query().second ? Number(query().second) : kept ? view.version : newest;
   const row = view.rows.find((one) => one.version === second);
   const first = query().first ? Number(query().first) : (row?.parent ?? 1);
   return { first: Math.max(first, 1), second };
@@ -82,7 +85,7 @@ function versionRow(row, index) {
       { class: "version-words" },
       h("p", null, h("b", null, `Version ${row.version}`), " ", row.query ? h("a", { class: "plain", href: address("pictures", row.query) }, row.words) : row.words, row.state === "undone" ? [" ", chip(row.undone_by ? `undone by ${row.undone_by}, ${when(row.undone_at, true)}` : "undone")] : null, row.state === "erased" ? [" ", chip("erased before here")] : null),
       row.reason ? h("p", { class: "dense soft" }, `“${row.reason}”`) : null,
-      h("p", { class: "meta row" }, h("span", null, [row.author, when(row.time)].filter(Boolean).join(", ")), changed ? h("span", null, changed) : null, row.certified && row.certified.state !== "not_certified" ? certifiedChip() : null, row.method && row.method !== "train" ? h("span", null, row.method) : null),
+      h("p", { class: "meta row" }, h("span", null, [row.author, when(row.time)].filter(Boolean).join(", ")), changed ? h("span", null, changed) : null, row.certified && row.certified.state !== "not_certified" ? certifiedChip() : null, row.method && !["train", "exact"].includes(row.method) ? h("span", null, row.method) : null),
     ),
     h(
       "div",
@@ -144,7 +147,7 @@ function comparisonColumn() {
   if (!comparison) return [head, two.first === two.second ? h("p", { class: "soft" }, "Choose two different versions.") : shapes(5)];
   return [
     head,
-    h("p", { class: "lead" }, comparison.words),
+    h("p", { class: "lead" }, capital(comparison.words.replace(/^Between them: /, ""))),
     metricLines(`Right on ${count(comparison.of)} validation ${nouns(noun())}`, comparison.metrics, comparison.unchanged_concepts, [`version ${comparison.first}`, `version ${comparison.second}`]),
     h("hr", { class: "line" }),
     h("section", null, h("h2", null, comparison.flips_total ? `${capital(nouns(noun()))} that changed class` : `No validation ${noun()} changed class`), outcomeCounts(comparison),

@@ -111,7 +111,7 @@ function conceptColumn(view) {
     const staged = now.status === "staged" ? (row.value === null ? Number(now.value ?? (row.given ? 0 : 1)) : Number(String(now.value) === row.value)) : undefined;
     const showStaged = row.value === null || (staged !== undefined && (staged === 1 || row.given === 1));
     return conceptBar({
-      key: row.key, title: row.title, predicted: row.predicted, label: row.given, waiting: now.waiting,
+      key: row.key, title: row.title, group: groupOf(row), predicted: row.predicted, label: row.given, waiting: now.waiting,
       wrong: row.value === null ? row.label.wrong : row.label.wrong && (row.given === 1 || (row.predicted ?? 0) >= 0.5),
       tried: triedOn(row), staged: showStaged ? staged : undefined, here: row.key === chosen,
       onTry: (value) => { choose(all.indexOf(row)); tryValue(row, value); },
@@ -148,6 +148,12 @@ function conceptColumn(view) {
     ),
     h("button", { type: "button", class: "fold", "aria-expanded": unfolded, onclick: () => part.set({ unfolded: !unfolded }) }, unfolded ? "Fewer" : "All concepts", icon("down", 14)),
   );
+}
+
+/** @param {Row} row */
+function groupOf(row) {
+  const info = concept(row.concept);
+  return info && row.title !== info.title ? info.group_title : "";
 }
 
 /** @param {number} index */

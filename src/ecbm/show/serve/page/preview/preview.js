@@ -52,7 +52,7 @@ function stagedColumn() {
   const { staged } = part.get();
   if (!staged) return shapes(6);
   return [
-    h("div", { class: "spread" }, h("h2", null, "You have staged"), h("span", { class: "meta" }, staged.counts.words)),
+    h("div", { class: "spread" }, h("h2", { class: "nowrap" }, "You have staged"), h("span", { class: "meta" }, staged.counts.labels === staged.counts.total ? many(staged.counts.labels, "label") : many(staged.counts.total, "change"))),
     staged.groups.map(stagedGroup),
     h("p", { class: "meta" }, `Click a ${noun()} to take it out. What is staged is kept when you close the page.`),
     h("div", { class: "column-foot actions" }, h("a", { class: "button", href: "/api/staged/file", download: "edit.json" }, "Save as a file"), button("Take all back", { kind: "quiet", onclick: () => takeOut({ everything: true }) })),
@@ -147,7 +147,7 @@ function after() {
   return h(
     "div",
     { class: "page committed" },
-    h("div", { class: "notice committed-notice", role: "status" }, h("p", { class: "notice-title" }, icon("check"), `Version ${done.second} is the current one.`), h("p", null, done.words), h("div", { class: "actions" }, linkButton("Back to the queue", { kind: "ink", cap: "G Q", href: address("queue") }), button("Undo", { cap: ["Ctrl", "Z"], onclick: () => { part.set({ done: null }); move("undo").then(refresh); } }), linkButton("History", { href: address("history", { first: done.first, second: done.second }) }))),
+    h("div", { class: "notice committed-notice", role: "status" }, h("p", { class: "notice-title" }, icon("check"), `Version ${done.second} is the current one.`), h("p", null, capital(done.words.replace(/^Between them: /, ""))), h("div", { class: "actions" }, linkButton("Back to the queue", { kind: "ink", cap: "G Q", href: address("queue") }), button("Undo", { cap: ["Ctrl", "Z"], onclick: () => { part.set({ done: null }); move("undo").then(refresh); } }), linkButton("History", { href: address("history", { first: done.first, second: done.second }) }))),
     h("div", { class: "committed-columns" },
       metricLines(`Right on ${count(done.of)} validation ${nouns(noun())}`, done.metrics, done.unchanged_concepts, [`version ${done.first}`, `version ${done.second}`]),
       h("section", null, h("h2", null, done.flips_total ? `${things(done.flips_total)} changed class` : `No validation ${noun()} changed class`), outcomeCounts(done), h("div", { class: "flips" }, done.flips.slice(0, 12).map((flip) => flipCard(flip))))),
@@ -174,11 +174,11 @@ function takeOutHere() {
 export const preview = {
   name: "preview",
   rail: "",
-  title: () => "Preview",
+  title: () => (part.get().done ? "Committed" : "Preview"),
   note: "this is what they would do; the model is unchanged",
   extra: () => {
     const { view, doing, done } = part.get();
-    return h("span", { class: "soft wide" }, done ? "committed" : doing === "preview" ? "computing …" : view ? `computed in ${seconds(view.seconds)}, nothing applied` : "");
+    return h("span", { class: "soft wide" }, done ? "" : doing === "preview" ? "computing …" : view ? `computed in ${seconds(view.seconds)}, nothing applied` : "");
   },
   fixed: () => !part.get().done,
   enter,
