@@ -87,17 +87,18 @@ async function heard(event) {
   }
   const known = store.get().server;
   const newer = event.version !== null && event.version !== known?.version;
-  if (!newer && event.revision !== null && event.revision === known?.revision && event.kind !== "ready" && event.kind !== "suspicious") return;
+  if (!newer && event.revision !== null && event.revision === known?.revision && !["ready", "suspicious", "hello"].includes(event.kind)) return;
   await refreshState();
   const now = store.get().server;
   if (!now) return;
   if (known && known.version !== now.version) {
     forgetMarks();
     if (!wasMadeHere(now.version) && known.trained) {
-      store.set({ moved: { author: event.by ?? now.author, version: now.version, time: now.time, words: event.words, conflicts: now.staged.conflicts, total: now.staged.total } });
+      store.set({ moved: { author: event.by ?? now.author, version: now.version, time: now.time, words: event.words, conflicts: now.staged.conflicts, total: now.staged.total + now.staged.conflicts } });
     }
   }
-  refreshPage();
+  // A greeting alone is no news: the page was fetched just before it.
+  if (event.kind !== "hello" || newer || known?.revision !== now.revision || known?.suspicious !== now.suspicious) refreshPage();
 }
 
 let refreshing = 0;
@@ -128,7 +129,8 @@ async function back() {
 
 /** The stream alone may take long to notice that the server is back: ask every two seconds while it is gone. */
 async function look() {
-  if (store.get().connection === "gone") {
+  // A server that was started again may not know this browser until its new address was opened in another tab.
+  if (store.get().connection === "gone" || store.get().refusal) {
     try {
       const server = await get("/api/state");
       store.set({ server, connection: "there", refusal: null });

@@ -1,6 +1,6 @@
 // The questions of a queue: fetched in windows, kept by their place. Suspicious labels first, or any filter about a concept.
 import { get } from "../core/server.js";
-import { know, load, server, slice } from "../core/app.js";
+import { know, load, server, slice, store } from "../core/app.js";
 import { filterOf } from "../components/filters.js";
 import { keepPlace, readPlace } from "../core/preferences.js";
 
@@ -97,6 +97,8 @@ function fetchWindow(number, query, sought = null, anew = false) {
         if (there) at = Number(there[0]);
       }
       part.set({ items, total, at, answered: found.answered ?? 0, ready: found.ready ?? true, job: found.job ?? null, concepts: found.concepts ?? part.get().concepts, revision: found.revision });
+      // An event tells when the list is ready; it may have come before this page listened.
+      if (found.ready === false) setTimeout(() => store.get().route.page === "queue" && refresh(store.get().route.query), 1000);
       if (!items[at] && total > 0) fetchWindow(Math.floor(at / WINDOW), query);
       else fetchDetail(at);
     },
