@@ -132,7 +132,8 @@ def _whole_step(inverse: Tensor, places: Tensor) -> _Divide:
         flat = gradient.flatten()
         step = inverse @ flat - across.T @ (inverse[places] @ flat)
         step[places] = 0.0
-        return step.view_as(gradient)
+        moved: Tensor = step.view_as(gradient)
+        return moved
 
     return divide
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import torch
 from torch import Tensor
 
 __all__ = ["Sensitivity"]
@@ -71,6 +70,3 @@ class Sensitivity:
         """(k,) predicted change of T if a column's terms left J_C, through what the columns share."""
         found: Tensor = (self.concept_residual * self.concepts).mean(0)
         return found
-
-    def is_finite(self) -> bool:
-        return bool(torch.isfinite(self._scores()).all())
