@@ -57,9 +57,8 @@ def bar_chart_svg(
     ]
     for place, (name, change) in enumerate(zip(names, changes, strict=True)):
         y = _TOP + _ROW * place
-        parts.append(
-            f'<text x="{_LEFT + _MIDDLE - 8}" y="{y + 15}" text-anchor="end" fill="#111">{escape(_short(name))}</text>'
-        )
+        side = f'x="{_LEFT + _MIDDLE - 8}" y="{y + 15}" text-anchor="end"'
+        parts.append(f'<text {side} fill="#111">{escape(_short(name))}</text>')
         if math.isfinite(change):
             length = half * abs(change) / largest
             x = middle - length if change < 0 else middle

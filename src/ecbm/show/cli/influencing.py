@@ -147,19 +147,17 @@ def _show(frame: pandas.DataFrame, kind: str, words: str, now: float, most: int)
     measured = part["actual"].tolist() if "actual" in part else None
     headers = [kind.removesuffix("s"), "change", *(["measured"] if measured else []), ""]
     rows = [
-        [
-            name,
-            f"{change:+.3g}",
-            *([f"{measured[place]:+.3g}".replace("+nan", "")] if measured else []),
-            drawn[place],
-        ]
+        [name, f"{change:+.3g}", *([_figure(measured[place])] if measured else []), drawn[place]]
         for place, (name, change) in enumerate(zip(_names(part, kind), part["change"], strict=True))
     ]
     print_table(headers, rows, names=("",))
     if len(part) < len(frame):
-        say(
-            f"{counted(len(frame) - len(part), kind.removesuffix('s'))} between these; --top shows more, --json all."
-        )
+        left = counted(len(frame) - len(part), kind.removesuffix("s"))
+        say(f"{left} between these; --top shows more, --json all.")
+
+
+def _figure(value: float) -> str:
+    return f"{value:+.3g}" if math.isfinite(value) else ""
 
 
 def _write(out: Path, frame: pandas.DataFrame, kind: str, title: str, most: int) -> None:

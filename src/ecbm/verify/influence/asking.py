@@ -233,11 +233,15 @@ class Influence:
 
 def _ranked(changes: Tensor, top: int | None) -> Tensor:
     """Places in order, the most negative change first; NaN left out. With ``top`` only so many from both ends."""
-    order = torch.argsort(changes, stable=True)  # NaN comes last
-    order = order[: int((~changes.isnan()).sum())]
-    if top is None or len(order) <= 2 * top:
-        return order
-    return torch.cat([order[:top], order[-top:]])
+    known = (~changes.isnan()).nonzero().flatten()
+    values = changes[known]
+    if top is None or len(known) <= 2 * top:
+        return known[values.argsort(stable=True)]
+    # Of half a million labels only the ends are sorted; among equals the first in order of the data come first.
+    low, high = values.kthvalue(top).values, values.kthvalue(len(values) - top + 1).values
+    ends = ((values <= low).nonzero().flatten(), (values >= high).nonzero().flatten())
+    first, last = (end[values[end].argsort(stable=True)] for end in ends)
+    return known[torch.cat([first[:top], last[-top:]])]
 
 
 def influence(

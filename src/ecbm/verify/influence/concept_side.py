@@ -106,5 +106,7 @@ class ConceptSide:
             limit = (tolerance * sizes / scale[:, 0]).clamp(_ROUND, 1.0).float()
             found = conjugate_gradients(self.multiply, precondition, (left / scale).float(), limit, self._owners)
             solution = solution + found.solution.double() * scale
+            if tolerance >= _ROUND:
+                break
             left = vector - self.multiply(solution)
         return solution
