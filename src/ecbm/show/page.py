@@ -14,7 +14,7 @@ from ecbm.files import write_text
 from ecbm.show.page_cards import Badge, Card, ConceptBar, card_block, key, share
 from ecbm.show.page_chart import Points, line_chart
 
-__all__ = ["Badge", "Card", "ConceptBar", "Page"]
+__all__ = ["Badge", "Card", "ConceptBar", "Page", "style_sheet"]
 
 Value = str | int | float
 
@@ -117,7 +117,7 @@ class Page:
         body = "\n".join(parts)
         subtitle = f'<p class="subtitle">{escape(self.subtitle)}</p>' if self.subtitle else ""
         contents = f'<nav aria-label="Sections"><ul>{"".join(links)}</ul></nav>' if len(links) > 1 else ""
-        style = resources.files("ecbm.show").joinpath("page.css").read_text("utf-8")
+        style = style_sheet("tokens", "page")
         return (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -145,6 +145,12 @@ _ARROW = (
     '<svg viewBox="0 0 48 48" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="3" '
     'stroke-linecap="round" stroke-linejoin="round"><path d="M6 24h34M28 12l12 12-12 12"/></svg>'
 )
+
+
+def style_sheet(*names: str) -> str:
+    """Style sheets of the package, one after the other; ``tokens`` holds the colours that all of them use."""
+    folder = resources.files("ecbm.show").joinpath("assets")
+    return "\n".join(folder.joinpath(f"{name}.css").read_text("utf-8") for name in names)
 
 
 def _written(value: Value) -> str:
