@@ -164,7 +164,7 @@ def _marked(kind: str, text: str) -> str:
     return f"<s>{escape(text)}</s>" if kind == "was" else escape(text)
 
 
-def thumbnail(picture: Tensor, side: int = 128) -> str:
+def thumbnail(picture: Tensor, side: int = 144) -> str:
     """A picture (1 or 3, height, width; uint8 or float 0..1) as a small JPEG in a ``data:`` address."""
     if picture.ndim != 3 or picture.shape[0] not in (1, 3):
         raise InputError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ecbm.keep.explain import said_labels
+from ecbm.read.concept_types import concept_groups
 
 __all__ = ["changes_of"]
 
@@ -59,14 +60,22 @@ def changes_of(item: dict[str, Any], types: dict[str, str]) -> dict[str, Any]:
         ],
         "removed": list(edit.get("remove_samples", [])),
         "added": list(edit.get("add_samples", [])),
-        "concepts_removed": list(edit.get("remove_concepts", [])),
-        "concepts_added": {name: len(values) for name, values in edit.get("add_concepts", {}).items()},
+        "concepts_removed": list(dict.fromkeys(_owner(name, named) for name in edit.get("remove_concepts", []))),
+        "concepts_added": {
+            _owner(name, named): len(values) for name, values in edit.get("add_concepts", {}).items()
+        },
         "groups": [
             {"concept": concept, "was": was, "is": now, "count": len(ids), "ids": ids}
             for (concept, was, now), ids in sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0][0]))
         ],
         "destroyed": item.get("details_destroyed", 0),
     }
+
+
+def _owner(column: str, types: dict[str, str]) -> str:
+    """The concept that a column belongs to: several columns may be one."""
+    (group,) = concept_groups([column])
+    return group if group in types else column
 
 
 def _said(value: str | None, name: str, types: dict[str, str]) -> str | None:

@@ -180,11 +180,11 @@ def _reproduce(
     model: ConceptBottleneck | None,
 ) -> dict[str, Any]:
     name = shlex.quote(workspace.folder.resolve().name)
-    commands = [
-        ("is everything what it was?", f"ecbm check {name}"),
-        ("does this version come out again, to the bit?", f"ecbm check {name} {version.version} --replay"),
-        ("everything about it, as data", f"ecbm show {name} {version.version} --json"),
-    ]
+    commands = [("is everything what it was?", f"ecbm check {name}")]
+    if base is not None:
+        again = "does this version come out again, to the bit?"
+        commands.append((again, f"ecbm check {name} {version.version} --replay"))
+    commands.append(("everything about it, as data", f"ecbm show {name} {version.version} --json"))
     if base is not None and base.model is not None and model is not None:
         commands.append(("both versions side by side", f"ecbm diff {name} {base.version} {version.version}"))
     commands.append(("this report again", f"ecbm report {name} {version.version} --out report.html"))

@@ -69,7 +69,7 @@ def _target(
         "better": "lower",
         "before": None if old is None else draws.root(old),
         "after": draws.root(after.labels),
-        "change": None,
+        "change": None if old is None else draws.root_change(old, after.labels),
         "guess": draws.root(guess.labels)["value"],
     }
     return [mean, root]

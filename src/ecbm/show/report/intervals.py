@@ -56,6 +56,11 @@ class Bootstrap:
         (a, first), (b, second) = self._means(before), self._means(after)
         return _interval(b - a, second - first)
 
+    def root_change(self, before: Array, after: Array) -> dict[str, Any]:
+        """:meth:`change` of the root of the mean square."""
+        (a, first), (b, second) = self._means(before**2), self._means(after**2)
+        return _interval(math.sqrt(b) - math.sqrt(a), np.sqrt(second) - np.sqrt(first))
+
     def root(self, distances: Array) -> dict[str, Any]:
         """The root of the mean square of distances."""
         value, draws = self._means(distances**2)

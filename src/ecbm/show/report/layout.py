@@ -16,7 +16,7 @@ from ecbm.show.report.layout_figures import (
     add_predictions,
     audit_rows,
 )
-from ecbm.show.report.sentences import day_and_time
+from ecbm.show.report.sentences import day_and_time, written
 from ecbm.words import counted
 
 __all__ = ["page_of"]
@@ -90,7 +90,7 @@ def _certificate(content: dict[str, Any]) -> str:
     words = found["words"]
     if found["proven"] and values.get("label_distance") is not None:
         distance = max(values["label_distance"], values.get("concept_distance") or 0.0)
-        words += f" Proven distance to that optimum: at most {distance:.2g}."
+        words += f" Proven distance to that optimum: at most {written(distance, 2)}."
     return notice(kind, found["heading"], words, remarks, "The proof does not cover")
 
 
@@ -168,7 +168,7 @@ def _checks(page: Page, content: dict[str, Any]) -> None:
 
 
 def _small(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+    return "–" if value is None else written(value, 3)
 
 
 def _history(page: Page, content: dict[str, Any], where: str) -> None:
@@ -220,8 +220,7 @@ def _limits(page: Page, content: dict[str, Any]) -> None:
 def _again(page: Page, content: dict[str, Any]) -> None:
     page.section("How to check this yourself", "In the folder that holds the workspace:")
     commands = content["reproduce"]["commands"]
-    width = max(len(one["command"]) for one in commands)
-    page.code("\n".join(f"{one['command']:<{width}}  # {one['what']}" for one in commands))
+    page.code("\n".join(f"# {one['what']}\n{one['command']}" for one in commands))
     facts_of = content["reproduce"]["environment"]
     if facts_of:
         names = {"ecbm": "ecbm", "torch": "torch", "numpy": "NumPy", "scipy": "SciPy", "python": "Python"}
@@ -230,6 +229,8 @@ def _again(page: Page, content: dict[str, Any]) -> None:
         page.text(
             f"This version was computed with {versions} on {machine}, {counted(facts_of['threads'], 'thread')}."
         )
+    if not content["figures"]:
+        return
     draws = content["reproduce"]["bootstrap_draws"]
     page.text(
         f"Intervals: {draws:,} draws of whole {content['noun']}s with replacement (bootstrap, percentiles 2.5 and "

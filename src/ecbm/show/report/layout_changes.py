@@ -37,8 +37,14 @@ def add_changes(page: Page, material: Material, where: str) -> None:
         _more(page, len(changes["concept_labels"]), _ROWS, where)
     if changes["class_labels"]:
         target = content["about"]["target"] if content["about"] else "class"
-        rows = [(one["id"], _said(one["was"]), _said(one["is"])) for one in changes["class_labels"][:_ROWS]]
-        page.table([noun, f"{target} was", f"{target} is"], rows, caption=f"Labels of the {target}")
+        about = content["about"] or {"number": False, "unit": ""}
+        number, unit = bool(about["number"]), str(about["unit"])
+        rows = [
+            (one["id"], _said(one["was"], number), _said(one["is"], number))
+            for one in changes["class_labels"][:_ROWS]
+        ]
+        headers = [noun, f"{target} was", f"{target} is"]
+        page.table(headers, rows, caption=f"Labels of the {target}{f', in {unit}' if unit else ''}")
         _more(page, len(changes["class_labels"]), _ROWS, where)
     for name, words in (("removed", "no longer learnt from"), ("added", "newly learnt from")):
         _samples(page, material, changes[name], f"{counted(len(changes[name]), noun)} {words}", where)
@@ -122,8 +128,8 @@ def _samples(page: Page, material: Material, ids: Sequence[str], title: str, whe
         _more(page, len(ids), _ROWS, where)
 
 
-def _said(value: Any) -> str:
-    return "–" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+def _said(value: Any, number: bool) -> str:
+    return "–" if value is None else f"{float(value):.6g}" if number else str(value)
 
 
 def _more(page: Page, total: int, shown: int, where: str) -> None:

@@ -51,10 +51,10 @@ def limits_of(content: Mapping[str, Any]) -> list[dict[str, str]]:
         )
     if "test" not in content["figures"] and content["figures"]:
         say("No test", "There is no test split; the figures are of data by which the model may have been chosen.")
-    if content["version"]["kind"] == "edit" and content["compared_with"] is None:
+    if content["version"]["kind"] in ("edit", "erase") and content["compared_with"] is None:
         say(
             "No comparison",
-            "The version before this one is gone, so what changed in predictions cannot be shown.",
+            "The version before this one was destroyed by an erasure, so predictions that changed cannot be shown.",
         )
     if content["certificate"]["proven"]:
         say(

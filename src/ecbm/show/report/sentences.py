@@ -12,10 +12,11 @@ from ecbm.words import counted
 
 __all__ = [
     "SPLITS", "certificate_of", "day_and_time", "described_model", "in_percent", "interval_words", "moved",
-    "shown_name", "summary_of_version", "what_was_done", "with_unit",
+    "shown_name", "summary_of_version", "what_was_done", "with_unit", "written",
 ]  # fmt: skip
 
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _YES = {"yes", "true", "present", "1"}
 
 
@@ -63,9 +64,23 @@ def in_percent(value: float | None, samples: int) -> str:
     return f"{100 * value:.{1 if samples >= 200 else 0}f} %"
 
 
+def written(value: float, digits: int) -> str:
+    """A number with some digits; powers of ten as people write them, not to be broken over two lines.
+
+    Examples
+    --------
+    >>> written(1234.5678, 4), written(4.06e-5, 2).replace("\\xa0", " ")
+    ('1235', '4.1 × 10⁻⁵')
+    """
+    number, mark, power = f"{value:.{digits}g}".partition("e")
+    if not mark:
+        return number
+    return f"{number}\u00a0×\u00a010{str(int(power)).translate(_RAISED)}"
+
+
 def with_unit(value: float | None, unit: str) -> str:
     """A number in its unit."""
-    return "–" if value is None or math.isnan(value) else f"{value:.4g} {unit}".strip()
+    return "–" if value is None or math.isnan(value) else f"{written(value, 4)} {unit}".strip()
 
 
 def interval_words(figure: Mapping[str, Any], unit: str | None = None) -> str:
@@ -164,8 +179,9 @@ def certificate_of(report: Mapping[str, Any] | None, kind: str, noun: str) -> di
     where = counted(found["validation_samples"], f"validation {noun}")
     covers = str(found.get("covers", "both heads"))
     part = "the label head" if covers.startswith("the label head") else "both heads"
-    part += " (the parts that name the concepts and decide the class)" if part == "both heads" else ""
     bound = found.get("class_predictions_that_could_differ")
+    last = "predict the number" if bound is None else "decide the class"
+    part += f" (the parts that name the concepts and {last})" if part == "both heads" else ""
     proven, heading = True, "Certified"
     if bound is not None:
         how_many = "none" if bound == 0 else f"at most {bound:,}"
