@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ecbm.read.new_rows import read_inputs
     from ecbm.read.tables import describe, read_dataset
     from ecbm.read.write import write_dataset
+    from ecbm.show.report.make import report
     from ecbm.train.model import ConceptBottleneck
     from ecbm.train.recipe import Recipe
     from ecbm.train.train import train
@@ -54,6 +55,7 @@ __all__ = [
     "load",
     "read_dataset",
     "read_inputs",
+    "report",
     "save",
     "suggest",
     "train",
@@ -76,6 +78,7 @@ _HOMES = {
     "read_dataset": "ecbm.read.tables",
     "read_inputs": "ecbm.read.new_rows",
     "write_dataset": "ecbm.read.write",
+    "report": "ecbm.show.report.make",
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",
     "evaluate": "ecbm.verify.evaluate",

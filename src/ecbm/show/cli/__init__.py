@@ -20,6 +20,7 @@ from ecbm.show.cli import (
     influencing,
     keeping,
     looking,
+    reporting,
     starting,
     suggesting,
     using,
@@ -39,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for family in (looking, starting, using, suggesting, influencing, editing, history, keeping):
+for family in (looking, starting, using, suggesting, influencing, editing, history, reporting, keeping):
     family.register(app)
 for command in app.registered_commands:
     command.help = flowing(command.callback.__doc__ or "")
