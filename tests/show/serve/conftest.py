@@ -47,7 +47,7 @@ def _with_errors(data: ecbm.Dataset, concept: str, count: int) -> ecbm.Dataset:
 
 @pytest.fixture(scope="session")
 def table_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    data = _with_errors(tabular(160), "size=big", 8)
+    data = _with_errors(tabular(240), "size=big", 8)
     return _made(tmp_path_factory.mktemp("made") / "table", data, ecbm.Recipe(backbone="linear"))
 
 

@@ -65,3 +65,19 @@ def test_the_queue_finds_labels_that_were_turned_round(table: Workbench) -> None
 def test_an_empty_queue_says_what_to_do(table: Workbench) -> None:
     found = _queue(table.browser("anna"), find="nobody")
     assert found["words"] == "Nothing suspicious is left here. Look at what you have staged."
+
+
+def test_a_question_about_the_class_is_answered_with_a_class(table: Workbench) -> None:
+    client = table.browser("anna")
+    asked = next(one for one in _queue(client, limit=500)["items"] if one["concept"] is None)
+    detail = _get(client, "/api/question", id=asked["id"])
+    assert detail["label"] is None
+    assert detail["reasons"]
+    reply = answer(client, asked["id"], None, "value", asked["label_words"])
+    assert reply["items"][0]["status"] == "kept"
+    other = next(name for name in ("finch", "wren") if name != asked["label_words"])
+    reply = answer(client, asked["id"], None, "value", other)
+    assert (reply["items"][0]["status"], reply["staged"]["labels"]) == ("staged", 1)
+    assert answer(client, asked["id"], None, "unsure")["unsure"] == 1
+    place = _queue(client, limit=500)["items"]
+    assert next(one["status"] for one in place if one["id"] == asked["id"] and one["concept"] is None) == "unsure"
