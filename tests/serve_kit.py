@@ -52,7 +52,7 @@ def workbench(folder: Path) -> Iterator[Workbench]:
         yield Workbench(bench, door, client)
 
 
-def answer(client: httpx.Client, sample: str, concept: str, said: str, value: Any = None) -> dict[str, Any]:
+def answer(client: httpx.Client, sample: str, concept: str | None, said: str, value: Any = None) -> dict[str, Any]:
     """Answer one question."""
     given = {"id": sample, "concept": concept, "answer": said, "value": value}
     reply = client.post("/api/answers", json={"answers": [given]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,12 @@ from types_kit import mixed
 
 
 def _made(folder: Path, data: ecbm.Dataset, recipe: ecbm.Recipe) -> Path:
+    """A workspace with a model, and with what the workbench computes once for a version."""
     ecbm.Workspace.create(folder, data, recipe).train(author="marta")
+    with workbench(folder) as found:
+        client = found.browser("anna")
+        while not client.get("/api/queue").json()["ready"]:
+            time.sleep(0.05)
     return folder
 
 
@@ -27,9 +33,22 @@ def birds_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _made(tmp_path_factory.mktemp("made") / "birds", pictures(160), recipe)
 
 
+def _with_errors(data: ecbm.Dataset, concept: str, count: int) -> ecbm.Dataset:
+    """The data with the labels of a concept turned round where they are clearest."""
+    column = data.concept_index(concept)
+    rows = [row for row, split in enumerate(data.splits) if split == "train"]
+    read = ecbm.train(data, ecbm.Recipe(backbone="linear")).concept_probabilities(data)[rows, column]
+    gap = (read - data.concepts[rows, column]).abs()
+    concepts = data.concepts.clone()
+    for place in gap.argsort()[:count].tolist():
+        concepts[rows[place], column] = 1 - concepts[rows[place], column]
+    return data.replace(concepts=concepts)
+
+
 @pytest.fixture(scope="session")
 def table_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return _made(tmp_path_factory.mktemp("made") / "table", tabular(120), ecbm.Recipe(backbone="linear"))
+    data = _with_errors(tabular(240), "size=big", 8)
+    return _made(tmp_path_factory.mktemp("made") / "table", data, ecbm.Recipe(backbone="linear"))
 
 
 @pytest.fixture(scope="session")

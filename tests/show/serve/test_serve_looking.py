@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import io
-import time
 
 import httpx
 import numpy as np
 import pytest
 from PIL import Image
 
-from serve_kit import Workbench, answer
+from serve_kit import Workbench
 
 
 def _get(client: httpx.Client, path: str, **params: object) -> dict:  # type: ignore[type-arg]
     reply = client.get(path, params=params)  # type: ignore[arg-type]
     assert reply.status_code == 200, reply.text
     return reply.json()
-
-
-def _queue(client: httpx.Client, **params: object) -> dict:  # type: ignore[type-arg]
-    for _ in range(300):
-        found = _get(client, "/api/queue", **params)
-        if found["ready"]:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("the queue never became ready")
 
 
 def test_every_figure_of_the_overview_leads_to_as_many_pictures(anna: httpx.Client) -> None:
@@ -147,34 +137,6 @@ def test_trying_a_value_gives_what_an_intervention_gives_and_keeps_nothing(
     assert anna.post("/api/try", json={"id": "bird-00012", "values": {"crset": 1}}).status_code == 404
 
 
-def test_the_queue_asks_about_suspicious_labels_with_reasons(anna: httpx.Client) -> None:
-    queue = _queue(anna, limit=5)
-    assert queue["total"] > 0
-    scores = [one["score"] for one in queue["items"]]
-    assert scores == sorted(scores, reverse=True)
-    first = queue["items"][0]
-    detail = _get(anna, "/api/question", id=first["id"], concept=first["concept"])
-    assert detail["question"]["id"] == first["id"]
-    assert detail["reasons"]
-    assert all(one["words"] for one in detail["reasons"])
-    assert first["why"].casefold() in [one["words"].casefold() for one in detail["reasons"]]
-    near = [one for one in detail["reasons"] if one["kind"] == "neighbours"]
-    assert near
-    assert len(near[0]["examples"]) == 6
-    assert detail["looks_like"]["present_count"] > 0
-
-
-def test_an_answered_question_keeps_its_place_in_the_queue(birds: Workbench) -> None:
-    client = birds.browser("ida")
-    first = _queue(client, limit=2)["items"][0]
-    answer(client, first["id"], first["concept"], "unsure")
-    after = _queue(client, limit=2)
-    assert (after["items"][0]["id"], after["items"][0]["status"]) == (first["id"], "unsure")
-    assert after["answered"] == 1
-    assert _queue(client, status="open")["total"] == after["total"] - 1
-    assert _get(client, "/api/overview")["waiting"]["unsure"] >= 1
-
-
 def test_the_table_of_concepts_knows_quality_rarity_and_importance(anna: httpx.Client, birds: Workbench) -> None:
     snapshot = birds.bench.current()
     rows = _get(anna, "/api/concepts")["rows"]
@@ -193,3 +155,25 @@ def test_the_state_carries_version_revision_and_person(anna: httpx.Client) -> No
     assert state["ready"]
     assert (state["version"], state["person"], state["author"], state["kind"]) == (1, "anna", "marta", "pictures")
     assert not state["can_undo"]
+
+
+def test_labels_behind_a_prediction_are_traced_on_first_need(anna: httpx.Client, birds: Workbench) -> None:
+    from ecbm.verify.influence.asking import Influence
+
+    snapshot = birds.bench.current()
+    name = snapshot.data.class_names[2]
+    found = _get(anna, "/api/behind", id="bird-00012", class_name=name, wait=30)
+    assert (found["available"], found["class_name"]) == (True, name)
+    table = Influence(snapshot.open_editor()[0]).table("labels", "bird-00012", loss="class", label=name, top=3)
+    best = table.iloc[-1]
+    assert (found["labels"][0]["id"], found["labels"][0]["concept"]) == (best["id"], best["concept"])
+    assert found["labels"][0]["adds"] == pytest.approx(best["change"])
+
+
+def test_the_report_of_a_version_runs_no_script_and_loads_nothing(anna: httpx.Client) -> None:
+    reply = anna.get("/api/report", params={"version": 1})
+    assert reply.status_code == 200
+    assert "<h1>" in reply.text
+    assert "<script" not in reply.text
+    assert "script-src" not in reply.headers["content-security-policy"]
+    assert anna.get("/api/report", params={"version": 7}).status_code == 404

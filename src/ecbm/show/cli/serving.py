@@ -43,6 +43,14 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            help="Who labelled what: a table's column, samples.csv:annotator. Shown beside pictures, and a filter.",
+            show_default=False,
+        ),
+    ] = None,
     author: AuthorOption = "",
     device: DeviceOption = None,
 ) -> None:
@@ -56,7 +64,7 @@ def serve(
 
     person = str(Signature(author).details()[0].content)
     place = Place(host, port, tuple(name or ()), _password(password_file), trust_header)
-    run_server(workspace, place, person=person, device=device, browser=not no_browser, tell=say)
+    run_server(workspace, place, person=person, device=device, browser=not no_browser, tell=say, by=by)
 
 
 def _password(path: Path | None) -> str | None:

@@ -20,6 +20,7 @@ from ecbm.show.serve.staged_view import group_key, staged_view
 from ecbm.show.serve.staging import Mine, label_now, mine_of
 
 if TYPE_CHECKING:
+    from ecbm.read.dataset import Dataset
     from ecbm.show.serve.snapshot import Snapshot
     from ecbm.show.serve.state import Bench
 
@@ -43,6 +44,8 @@ def _item(snapshot: Snapshot, mine: Mine, given: changes.Answer) -> NewItem:
     data = snapshot.data
     data.row(given.id)
     name, answer, value = given.concept, given.answer, given.value
+    if name is None:
+        return _class_item(data, given)
     if name in mine.added and name not in data.layout.by_name:
         if answer not in ("present", "absent", "unsure"):
             raise InputError(f"{name!r} is new, and a yes/no concept; answer present, absent or unsure")
@@ -73,6 +76,18 @@ def _item(snapshot: Snapshot, mine: Mine, given: changes.Answer) -> NewItem:
     return NewItem("label", given.id, name, answer, value, before)
 
 
+def _class_item(data: Dataset, given: changes.Answer) -> NewItem:
+    """An answer about the class, or about the number that is predicted."""
+    before = data.label_of(data.rows_by_id[given.id])
+    if given.answer == "unsure":
+        return NewItem("class", given.id, answer="unsure", before=before)
+    if given.answer != "value" or given.value is None:
+        raise InputError(f"the class of {given.id!r} is answered with a value; give the label, or answer unsure")
+    label = data.label_from(str(given.value), f"the label of {given.id!r}")
+    return NewItem("class", given.id, answer="value", value=label if data.predicts_number else str(given.value),
+                   before=before)  # fmt: skip
+
+
 @router.post("/api/answers")
 def post_answers(bench: BenchNeed, person: PersonNeed, given: changes.Answers) -> changes.Answered:
     """Store answers."""
@@ -87,7 +102,10 @@ def post_answers(bench: BenchNeed, person: PersonNeed, given: changes.Answers) -
         unsure=len(mine.unsure),
         items=[
             changes.AnsweredItem(
-                id=one.sample, concept=one.concept, status=mine.status(one.sample, one.concept), item=number
+                id=one.sample,
+                concept=one.concept or None,
+                status=mine.status(one.sample, one.concept) if one.concept else mine.class_status(one.sample),
+                item=number,
             )
             for one, number in zip(items, numbers, strict=True)
         ],
@@ -154,10 +172,10 @@ def take_back(bench: BenchNeed, person: PersonNeed, given: changes.TakeBack) -> 
     snapshot = bench.current()
     mine = mine_of(bench, snapshot, person)
     numbers = set(given.items)
-    questions = {(one.id, one.concept) for one in given.questions}
+    questions = {(one.id, one.concept or "") for one in given.questions}
     for one in mine.judged:
         item = one.item
-        named = item.kind == "label" and (item.sample, item.concept) in questions
+        named = item.kind in ("label", "class") and (item.sample, item.concept) in questions
         if named or given.everything or (given.group is not None and group_key(one) == given.group):
             numbers.add(item.item)
     dropped = {

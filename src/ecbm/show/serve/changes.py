@@ -27,14 +27,14 @@ from ecbm.show.serve.schemas import (
 
 
 class Answer(Model):
-    """An answer to one question.
+    """An answer to one question; ``concept`` is null for the question about the class.
 
     ``present``, ``absent`` and ``unsure`` are for binary concepts (and for values of a categorical one);
     ``value`` gives a name, a grade or a number; ``missing`` says that there should be no label.
     """
 
     id: SampleId
-    concept: ConceptName
+    concept: ConceptName | None
     answer: Literal["present", "absent", "unsure", "value", "missing"]
     value: Value = None
 
@@ -57,7 +57,7 @@ class Answered(Model):
 
 class AnsweredItem(Model):
     id: str
-    concept: ConceptName
+    concept: ConceptName | None
     status: Status
     item: int | None = Field(description="The staged item or answer, for taking it back.")
 
@@ -169,7 +169,7 @@ class TakeBack(Model):
 
 class QuestionKey(Model):
     id: SampleId
-    concept: ConceptName
+    concept: ConceptName | None
 
 
 class Uploaded(Model):

@@ -53,7 +53,7 @@ def plan(bench: BenchNeed, given: changes.ForgetPlanRequest) -> changes.ForgetPl
             version=snapshot.number, samples=[], unknown=unknown, concept_labels=0, of=len(snapshot.data),
             destroyed=[], stays=[], not_reached=[], methods=[], staged_lost=0, confirm="",
         )  # fmt: skip
-    found = plan_erasure(bench.workspace, known)
+    found = plan_erasure(bench.another_workspace(), known)
     rows = [snapshot.data.rows_by_id[name] for name in known if name in snapshot.data.rows_by_id]
     labels = int((snapshot.label_codes[rows] >= 0).sum()) if rows else 0
     lost = sum(item.sample in set(known) for item in bench.staged.items())
@@ -82,7 +82,7 @@ def _known(bench: Bench, ids: Sequence[str]) -> tuple[list[str], list[str]]:
     """Ids that the workspace knows, also from versions before the current one; and the others."""
     from ecbm.keep.erasure import _check_known
 
-    workspace, data = bench.workspace, bench.current().data
+    workspace, data = bench.another_workspace(), bench.current().data
     known: list[str] = []
     unknown: list[str] = []
     for name in dict.fromkeys(ids):
@@ -180,7 +180,7 @@ def _erase(bench: Bench, person: str, given: changes.ForgetRequest, ids: Sequenc
     pictures = bench.current().pictures
     task.at("Training anew without them" if given.method == "retrain" else "Solving both heads without them")
     downloads = _downloads(bench)
-    result = bench.workspace.erase(
+    result = bench.another_workspace().erase(
         ids,
         given.method,
         reason=given.reason,
@@ -230,6 +230,8 @@ def _search(bench: Bench, ids: Sequence[str]) -> list[changes.Searched]:
         words += f"; {counted(len(ids) - len(wanted), 'id')} too short to search for"
     lines.append(changes.Searched(words=words, ok=hits == 0, checked=len(files)))
     sound = check_workspace(bench.folder)
+    checked = _verified(bench)
+    lines += [] if checked is None else [checked]
     lines.append(
         changes.Searched(
             words="The workspace is sound: every file is what the ledger says", ok=bool(sound["ok"]),
@@ -237,6 +239,15 @@ def _search(bench: Bench, ids: Sequence[str]) -> list[changes.Searched]:
         )
     )  # fmt: skip
     return lines
+
+
+def _verified(bench: Bench) -> changes.Searched | None:
+    """Certificate, gradients and objectives of the new version, computed again and compared with its record."""
+    if not bench.current().trained:
+        return None
+    found = bench.another_workspace().verify("quick")
+    words = f"The new version computed again agrees with its record: {found['verdict']}"
+    return changes.Searched(words=words, ok=found["verdict"] != "failed", checked=len(found.get("checks", ())))
 
 
 def _holds(path: Path, wanted: Sequence[bytes]) -> bool:

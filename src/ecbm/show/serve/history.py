@@ -226,7 +226,7 @@ def export(bench: BenchNeed, person: PersonNeed, given: changes.ExportRequest, w
         folder.parent.mkdir(exist_ok=True)
         reason = "downloaded from the workbench"
         try:
-            bench.workspace.export(folder, given.version, onnx=given.onnx, reason=reason, author=person)
+            bench.another_workspace().export(folder, given.version, onnx=given.onnx, reason=reason, author=person)
             out = io.BytesIO()
             with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
                 for path in sorted(folder.iterdir()):

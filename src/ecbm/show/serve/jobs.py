@@ -1,6 +1,6 @@
 """Jobs: what takes time is done by one thread after another, tells how far it is, and can be cancelled.
 
-There are two lanes: one for what an edit, a version or an erasure needs (one writer), one for what can wait.
+There are lanes: one for what an edit, a version or an erasure needs (one writer), and others for what can wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CancelledError", "Jobs", "Task"]
 
-Lane = Literal["work", "background"]
+Lane = Literal["work", "background", "tracing"]
 _MOST_FINISHED = 100
 # Progress is told at most so often.
 _TELL_SECONDS = 0.1

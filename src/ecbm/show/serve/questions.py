@@ -99,8 +99,7 @@ def status_of(mine: Mine, one: Suspicion) -> Status:
     """What the person has said about a suspicious label."""
     if one.concept is not None:
         return mine.status(one.sample, one.concept)
-    judged = mine.classes.get(one.sample)
-    return judged.status if judged is not None else "plain"
+    return mine.class_status(one.sample)
 
 
 def _by_title(snapshot: Snapshot, found: list[Suspicion]) -> list[Count]:

@@ -62,6 +62,7 @@ def run_server(
     device: str | None = None,
     browser: bool = True,
     tell: Callable[..., None] = print,
+    by: str | None = None,
 ) -> None:
     """Serve a workspace until Ctrl-C.
 
@@ -79,6 +80,8 @@ def run_server(
         Open the address in a browser.
     tell
         Prints a line.
+    by
+        Who labelled what: a file and a column of it.
     """
     everybody = not is_loopback(place.host)
     if everybody and not (place.password or place.trusted_header):
@@ -86,7 +89,7 @@ def run_server(
             f"--host {place.host}: other machines could reach this; give a password (--password-file FILE or "
             "ECBM_PASSWORD), or the header of a reverse proxy that lets people in (--trust-header NAME)"
         )
-    bench = Bench(str(workspace), person=person, device=device)
+    bench = Bench(str(workspace), person=person, device=device, by=by)
     with contextlib.closing(_bound(place)) as opened:
         port = int(opened.getsockname()[1])
         door = Doorkeeper(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ecbm.show.serve.changes import Staged, StagedGroup, StagedItem
 from ecbm.show.serve.tiles import thumb_address
@@ -42,12 +42,8 @@ def item_view(snapshot: Snapshot, judged: Judged) -> StagedItem:
         words = f"{title}: {before} → {after}"
     elif item.kind == "class":
         title = data.class_names[0] if data.predicts_number else "Class"
-        unit = data.target_unit
-        before, after = (
-            (number_words(float(item.before), unit), number_words(float(item.value), unit))
-            if data.predicts_number
-            else (str(item.before), str(item.value))
-        )
+        before, after = (_class_words(snapshot, value) for value in (item.before, item.value))
+        after = "unsure" if item.answer == "unsure" else after
         words = f"{title}: {before} → {after}"
     elif item.kind == "remove_sample":
         title = "Picture" if snapshot.pictures else "Row"
@@ -68,6 +64,11 @@ def item_view(snapshot: Snapshot, judged: Judged) -> StagedItem:
         fits=not judged.why,
         why=judged.why,
     )
+
+
+def _class_words(snapshot: Snapshot, value: Any) -> str:
+    number = snapshot.data.predicts_number and value is not None
+    return number_words(float(value), snapshot.data.target_unit) if number else str(value)
 
 
 def _concept_words(snapshot: Snapshot, judged: Judged, title: str) -> tuple[str, str, str]:

@@ -113,6 +113,10 @@ class Mine:
         one = self.by_question.get((sample, concept))
         return one.status if one is not None else "plain"
 
+    def class_status(self, sample: str) -> Status:
+        one = self.classes.get(sample)
+        return one.status if one is not None else "plain"
+
     @cached_property
     def counts(self) -> StagedCounts:
         """One line for the tray."""
@@ -142,6 +146,8 @@ class Mine:
         if item.kind == "class":
             row = data.rows_by_id[item.sample]
             now = data.label_of(row)
+            if item.answer == "unsure":
+                return Judged(item, "unsure", now)
             if data.predicts_number:
                 return Judged(item, "kept" if same(float(item.value), now) else "staged", now)
             if item.value not in data.class_names:

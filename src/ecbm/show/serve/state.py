@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ecbm.errors import InputError, UnknownNameError
@@ -23,6 +24,7 @@ from ecbm.show.serve.events import Events
 from ecbm.show.serve.jobs import Jobs
 from ecbm.show.serve.lineage import ancestors
 from ecbm.show.serve.previews import Previews
+from ecbm.show.serve.reports import Reports
 from ecbm.show.serve.schemas import Loading, Problem
 from ecbm.show.serve.thumbnails import Thumbnails
 
@@ -92,9 +94,11 @@ class Bench:
         Who is at a browser that has not said so.
     device
         Where networks run.
+    by
+        Who labelled what: a file and a column of it (``samples.csv:annotator``).
     """
 
-    def __init__(self, folder: str, *, person: str = "", device: str | None = None) -> None:
+    def __init__(self, folder: str, *, person: str = "", device: str | None = None, by: str | None = None) -> None:
         self.records = Records(folder)
         self.folder, self.device, self.person = self.records.folder, device, person
         self.name = self.folder.resolve().name
@@ -103,12 +107,14 @@ class Bench:
         self.jobs = Jobs(self.events)
         self.thumbnails = Thumbnails()
         self.previews = Previews()
+        self.reports = Reports()
         self.head: Version = self.records.version()
         self.failed: Exception | None = None
         self.loading: Loading | None = Loading(step="Reading the model", done=0, total=0, seconds=0.0)
         self._workspace: Workspace | None = None
         self._snapshots: OrderedDict[int, Snapshot] = OrderedDict()
         self._latest: Snapshot | None = None
+        self._by = by
         self.annotators: dict[str, str] = {}
         self._described: dict[int, dict[str, Any]] = {}
         self._ready = threading.Event()
@@ -147,6 +153,12 @@ class Bench:
         if self._workspace is None:
             self._workspace = Workspace(self.folder, device=self.device)
         return self._workspace
+
+    def another_workspace(self) -> Workspace:
+        """The workspace for work of its own, beside the thread that reads versions."""
+        from ecbm.keep.workspace import Workspace
+
+        return Workspace(self.folder, device=self.device)
 
     def _watch(self) -> None:
         while not self._stopped.is_set():
@@ -188,6 +200,7 @@ class Bench:
                 self.workspace._forget()
                 self.thumbnails.forget()
                 self.previews.clear()
+                self.reports.forget()
                 self._described.clear()
                 before = None
             snapshot = self._snapshots.get(head.version)
@@ -195,6 +208,7 @@ class Bench:
                 from ecbm.show.serve.snapshot import read_snapshot
 
                 snapshot = read_snapshot(self.workspace, head, before, erasures)
+                self.annotators = self._read_annotators(snapshot)
             self._snapshots[head.version] = snapshot
             self._snapshots.move_to_end(head.version)
             while len(self._snapshots) > _MOST_SNAPSHOTS:
@@ -209,6 +223,16 @@ class Bench:
             # Made here, not while somebody waits.
             _ = snapshot.directions
             self._spawn(lambda: self._warm(snapshot), "warm")
+
+    def _read_annotators(self, snapshot: Snapshot) -> dict[str, str]:
+        """Who labelled what, as the table says that the data came from, or another one."""
+        if self._by is None:
+            return {}
+        from ecbm.verify.suggest.read_answers import read_annotators
+
+        source = Path(self.records.source().split(", ")[0])
+        table = source / "samples.csv" if source.is_dir() else source
+        return read_annotators(self._by, snapshot.data.ids, table)
 
     # -- what routes ask for -------------------------------------------------------------------------------
 

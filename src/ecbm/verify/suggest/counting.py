@@ -11,10 +11,14 @@ hide, and each is counted on its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
 from ecbm.verify.suggest import rates
 from ecbm.verify.suggest.evidence import Records
+from ecbm.verify.suggest.exclusive import fit_choice
 
 __all__ = ["counted", "slip_rate"]
 
@@ -24,17 +28,29 @@ _HIDDEN_SLIPS, _HIDDEN_BY_PATTERN = 5.0, 2.0
 _UNKNOWN = 1e-3
 
 
-def slip_rate(records: Records, logits: Tensor, concepts: Tensor) -> tuple[float, bool]:
+def slip_rate(records: Records, logits: Tensor, concepts: Tensor, lists: Sequence[Tensor]) -> tuple[float, bool]:
     """The rate of random slips over the given concepts (k,), and whether training labels are like validation
     labels.
+
+    Columns of ``lists`` show their slips by not being one value; the others do so by curves alone.
     """
-    some = concepts.nonzero().flatten()
-    if not len(some):
+    chosen = [some for some in lists if bool(concepts[some].all())]
+    single = concepts.clone()
+    for some in lists:
+        single[some] = False
+    if not bool(single.any()) and not chosen:
         return _UNKNOWN, True
 
     def on(rows: Tensor) -> float:
-        at = rows.nonzero().flatten()[:, None], some[None, :]
-        return rates.fit_slips(logits[at], records.labels[at], records.weights[at]).rate
+        """Mean of the rates, weighted by the labels that each is from."""
+        total = count = 0.0
+        for some in ([single.nonzero().flatten()] if bool(single.any()) else []) + chosen:
+            at = rows.nonzero().flatten()[:, None], some[None, :]
+            part, nothing = (logits[at], records.labels[at], records.weights[at]), torch.zeros_like(logits[at])
+            is_list = any(some is other for other in chosen)
+            rate = fit_choice(*part, nothing, nothing).rate if is_list else rates.fit_slips(*part).rate
+            total, count = total + rate * float(part[2].sum()), count + float(part[2].sum())
+        return total / max(count, 1e-9)
 
     held = on(records.held)
     if bool(records.held.all()):

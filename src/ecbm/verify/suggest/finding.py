@@ -23,6 +23,7 @@ from ecbm.verify.suggest import rates
 from ecbm.verify.suggest.annotators import Habit, find_habits, flips_of
 from ecbm.verify.suggest.counting import counted, slip_rate
 from ecbm.verify.suggest.evidence import Evidence, Records, gather, second_level
+from ecbm.verify.suggest.exclusive import find_lists, fit_choice
 from ecbm.verify.suggest.logistic import OutOfFold
 from ecbm.verify.suggest.mixture import Carelessness, find_careless, flip_chances, membership
 from ecbm.verify.suggest.plateaus import Plateau, find_plateaus
@@ -41,7 +42,7 @@ class Patterns:
 
     ``down`` and ``up`` (n, k): the chance that a pattern changed a label, seen without the label itself;
     ``cleaned`` (n, k): the labels as known now, moved by the chance that a pattern changed them; ``touched`` (k,):
-    concepts in a pattern.
+    concepts in a pattern; ``lists``: columns of groups of which a sample has one value or none.
     """
 
     careless: tuple[Carelessness, ...]
@@ -52,6 +53,7 @@ class Patterns:
     up: Tensor
     cleaned: Tensor
     touched: Tensor
+    lists: tuple[Tensor, ...] = ()
 
     def parts(self) -> list[Tensor]:
         """The concepts of each pattern; habits and plateaus that share a concept are one."""
@@ -132,15 +134,49 @@ def _wrong_by_flips(logits: Tensor, labels: Tensor, weights: Tensor, down: Tenso
     return rates.chance_wrong(rates.fit_curves(logits, labels, weights, down, up)(logits), labels, down, up)
 
 
+def _lists(records: Records, evidence: Evidence, patterns: Patterns, groups: Tensor) -> tuple[Tensor, ...]:
+    """Groups of yes/no concepts that are lists; exchanged concepts are left to their pattern."""
+    exchanged = torch.zeros_like(patterns.touched)
+    for swap in patterns.swaps:
+        exchanged[swap.concepts] = True
+    members = [(records.on_its_own & (groups == group)).nonzero().flatten() for group in groups.unique().tolist()]
+    some = [columns for columns in members if len(columns) > 1 and not bool(exchanged[columns].any())]
+    logits = evidence.alone.logits.clamp(-_SURE_ALONE, _SURE_ALONE)
+    flips = patterns.down, patterns.up
+    return tuple(find_lists(logits, records.labels, records.weights, *flips, some))
+
+
+def _knowing_lists(records: Records, patterns: Patterns) -> Records:
+    """The records, where columns of one list are no evidence for each other: lists are judged as a whole."""
+    if not patterns.lists:
+        return records
+    own = torch.eye(records.labels.shape[1], dtype=torch.bool)
+    alike = own if records.alike is None else records.alike.clone()
+    for some in patterns.lists:
+        alike[some[:, None], some] = True
+    return dataclasses.replace(records, alike=alike)
+
+
+def _present(records: Records, patterns: Patterns, logits: Tensor, rate: float) -> Tensor:
+    """P(present) (n, k) by curves over logits; in a list also by its other labels."""
+    labels, weights = records.labels, records.weights
+    down, up = rates.with_slips(patterns.down, rate), rates.with_slips(patterns.up, rate)
+    present = rates.fit_curves(logits, labels, weights, down, up)(logits)
+    for some in patterns.lists:
+        part = logits[:, some], labels[:, some], weights[:, some]
+        choice = fit_choice(*part, patterns.down[:, some], patterns.up[:, some], rate)
+        present[:, some] = choice.present(*part, down[:, some], up[:, some])
+    return present
+
+
 def _cleaned_alone(records: Records, evidence: Evidence, patterns: Patterns, rate: float) -> Tensor:
-    """Labels cleaned of slips too, each by an opinion that no other label of the sample entered.
+    """Labels cleaned of slips too, each by an opinion that no label of another group of the sample entered.
 
     The second level would clean better, but it has read the very label that the cleaned ones are to judge.
     """
     logits = evidence.alone.logits.clamp(-_SURE, _SURE)
-    flips = torch.full_like(logits, rate)
-    curve = rates.fit_curves(logits, records.labels, records.weights, flips, flips)
-    wrong = rates.chance_wrong(curve(logits), records.labels, flips, flips)
+    down, up = rates.with_slips(patterns.down, rate), rates.with_slips(patterns.up, rate)
+    wrong = rates.chance_wrong(_present(records, patterns, logits, rate), records.labels, down, up)
     cleaned = torch.where(records.truth.isnan(), (records.labels - wrong).abs(), records.truth)
     # Columns of several values are judged together, elsewhere; one of them alone must not be moved.
     cleaned = torch.where(records.on_its_own, cleaned, records.best)
@@ -161,13 +197,15 @@ def find_wrong(records: Records, groups: Tensor) -> Findings:
         evidence = gather(records)
         bar.advance()
         patterns = find_patterns(records, evidence, groups)
+        patterns = dataclasses.replace(patterns, lists=_lists(records, evidence, patterns, groups))
+        records = _knowing_lists(records, patterns)
         bar.advance()
         # The rate of slips is read off labels that nothing has cleaned; then the second opinion may know it.
         targets = torch.where(patterns.touched, patterns.cleaned, records.best)
         second = second_level(records, evidence, patterns.cleaned, targets)
         bar.advance()
         free = records.on_its_own & ~patterns.touched
-        rate, alike = slip_rate(records, second.logits.clamp(-_SURE, _SURE), free)
+        rate, alike = slip_rate(records, second.logits.clamp(-_SURE, _SURE), free, patterns.lists)
         cleaned = _cleaned_alone(records, evidence, patterns, rate)
         second = second_level(records, evidence, cleaned, targets, like=second)
         bar.advance()
@@ -181,8 +219,8 @@ def find_wrong(records: Records, groups: Tensor) -> Findings:
 def _chances(records: Records, patterns: Patterns, logits: Tensor, rate: float) -> tuple[Tensor, Tensor]:
     """P(present) and P(wrong) of every label (n, k), from the second level's logits."""
     labels, weights = records.labels, records.weights
+    present = _present(records, patterns, logits, rate)
     down, up = rates.with_slips(patterns.down, rate), rates.with_slips(patterns.up, rate)
-    present = rates.fit_curves(logits, labels, weights, down, up)(logits)
     wrong = rates.chance_wrong(present, labels, down, up)
     for swap in patterns.swaps:
         pair = swap.concepts
