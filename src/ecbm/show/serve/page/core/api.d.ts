@@ -2,7 +2,7 @@
 
 export interface Answer {
   id: string;
-  concept: string;
+  concept: string | null;
   answer: "present" | "absent" | "unsure" | "value" | "missing";
   value?: number | string | null;
 }
@@ -17,7 +17,7 @@ export interface Answered {
 
 export interface AnsweredItem {
   id: string;
-  concept: string;
+  concept: string | null;
   status: "plain" | "staged" | "kept" | "unsure" | "removed";
   /** The staged item or answer, for taking it back. */
   item: number | null;
@@ -546,7 +546,7 @@ export interface QuestionDetail {
 
 export interface QuestionKey {
   id: string;
-  concept: string;
+  concept: string | null;
 }
 
 export interface Queue {
