@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shutil
 import signal
@@ -130,14 +129,13 @@ class Visitor:
         total: int = self.get("/api/state")["staged"]["total"]
         return total
 
+    def leave_when_suspicious_labels_are_known(self) -> None:
+        self.eventually(lambda: self.get("/api/state")["suspicious"] is not None, 60)
+        self.context.close()
+
     def eventually(self, question: Any, seconds: float = 10.0) -> None:
         """Wait until something holds."""
         end = time.monotonic() + seconds
         while not question():
             assert time.monotonic() < end, "did not come true"
             self.page.wait_for_timeout(50)
-
-
-def quiet_environment() -> None:
-    """One thread for the server, too."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")

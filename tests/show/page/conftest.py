@@ -45,6 +45,10 @@ def ward_made(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "ward"
     workspace = ecbm.Workspace.create(folder, data, ecbm.Recipe(backbone="convnet", epochs=4, seed=3))
     workspace.train(author="marta", reason="first model")
+    # Suspicious labels are looked for once and kept with the workspace.
+    running = Served(folder)
+    Visitor(browser, running).leave_when_suspicious_labels_are_known()
+    running.stop()
     return folder
 
 

@@ -13,7 +13,7 @@ PAGES = {
     "/": ".worst",
     "/queue": ".reason",
     "/pictures?concept=crest%3Dyes": ".picture-grid picture-tile",
-    "/sample?id=bird-00012&concept=crest%3Dyes": ".score-line.sum",
+    "/sample?id=bird-00012&concept=crest%3Dyes": ".concept-bar.here",
     "/concepts?concept=crest%3Dyes": ".panel-foot",
     "/concepts?add=": "#new-concept",
     "/preview": ".preview-title",

@@ -39,8 +39,8 @@ def test_the_second_person_is_told_who_moved_the_model_on_and_what_that_does(ann
     assert f"jonas made version {version + 1} the current one" in said
     assert "5 of your 6 staged changes still fit and were carried over" in said
     page.click(f"text=Preview on version {version + 1}")
-    page.wait_for_selector(".preview-title")
     page.fill("#reason", "second reading")
+    page.wait_for_selector(f".commit .button.staged:enabled >> text=Commit version {version + 2}")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector(".committed")
     assert anna.get("/api/state")["version"] == version + 2

@@ -32,6 +32,11 @@ function keys() {
   const { over, server } = store.get();
   if (!server) return [];
   if (over) return [{ key: "Escape", words: "close", run: closeOver, infield: true }, { key: "?", words: "close", run: closeOver }];
+  return shownKeys();
+}
+
+/** The keys of this page and of every page, for the tray and the overlay. @returns {import("./core/keys.js").Key[]} */
+function shownKeys() {
   const page = current();
   return [
     ...(page.keys?.() ?? []),
@@ -63,7 +68,7 @@ function drawAll() {
   const state = store.get();
   const page = current();
   const ready = first(page);
-  draw(root, state.server ? frame(page, ready ?? page.draw(), keys()) : bare(ready));
+  draw(root, state.server ? frame(page, ready ?? page.draw(), shownKeys()) : bare(ready));
   if (live.textContent !== state.said) live.textContent = state.said;
   const title = `${state.server ? page.title() : "Opening"} · ${state.server?.workspace ?? "Workbench"}`;
   if (document.title !== title) document.title = title;

@@ -201,11 +201,11 @@ function classColumn(view) {
     h("hr", { class: "line" }),
     score
       ? h(
-          "details",
-          { class: "fold-small", open: part.get().score, ontoggle: (/** @type {Event} */ event) => part.set({ score: /** @type {HTMLDetailsElement} */ (event.target).open }) },
-          h("summary", { class: "spread" }, h("h2", null, number ? "What makes the number" : "What makes the score"),
+          "section",
+          { class: ["fold-small", part.get().score && "open"] },
+          h("div", { class: "spread" }, h("h2", null, number ? "What makes the number" : "What makes the score"), h("button", { type: "button", class: "quiet-link fold-button", "aria-expanded": part.get().score, onclick: () => part.set({ score: !part.get().score }) }, part.get().score ? "hide" : "show"),
             offered.length > 1
-              ? h("span", { class: "segments" }, offered.slice(0, 3).map((one) => h("button", { type: "button", key: one.name, "aria-pressed": one.name === score.name, onclick: (/** @type {Event} */ event) => { event.preventDefault(); part.set({ chosen: one.name }); fetchBehind(); } }, one.name)))
+              ? h("span", { class: "segments" }, offered.slice(0, 3).map((one) => h("button", { type: "button", key: one.name, "aria-pressed": one.name === score.name, onclick: () => { part.set({ chosen: one.name }); fetchBehind(); } }, one.name)))
               : h("span", { class: "meta" }, score.name)),
           scoreChart(score, tried?.parts.length ? tried : null, Object.keys(part.get().tried), 9),
         )

@@ -23,7 +23,7 @@ export const part = slice("sample", {
   id: "", view: /** @type {SampleView | null} */ (null), place: /** @type {import("../core/api.js").Place | null} */ (null),
   behind: /** @type {import("../core/api.js").BehindView | null} */ (null), chosen: /** @type {string | null} */ (null),
   tried: /** @type {Record<string, number | string>} */ ({}), result: /** @type {import("../core/api.js").Tried | null} */ (null),
-  here: -1, unfolded: false, large: false, score: !matchMedia("(max-width: 700px)").matches, problem: /** @type {Problem | null} */ (null), loading: 0,
+  here: -1, unfolded: false, large: false, score: !matchMedia("(max-width: 860px)").matches, problem: /** @type {Problem | null} */ (null), loading: 0,
 });
 
 /** @param {Record<string, string>} query */
