@@ -80,7 +80,9 @@ def launch(playwright: Any, *arguments: str) -> Any:
 class Visitor:
     """Somebody at a browser of their own: records what the page asks for and what it complains about."""
 
-    def __init__(self, browser: Any, running: Served, entrance: str | None = None, person: str | None = None) -> None:
+    def __init__(
+        self, browser: Any, running: Served, entrance: str | None = None, person: str | None = None
+    ) -> None:
         self.served = running
         self.context = browser.new_context(viewport=LAPTOP)
         self.page = self.context.new_page()
@@ -126,7 +128,8 @@ class Visitor:
         self.page.evaluate("localStorage.clear()")
 
     def staged(self) -> int:
-        total: int = self.get("/api/state")["staged"]["total"]
+        """How many things are staged; -1 while the server is still opening the workspace."""
+        total: int = self.get("/api/state").get("staged", {}).get("total", -1)
         return total
 
     def leave_when_suspicious_labels_are_known(self) -> None:

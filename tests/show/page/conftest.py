@@ -59,26 +59,29 @@ def table_made(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def ward(ward_made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+@pytest.fixture(scope="session")
+def at_ward(browser: Any, ward_made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
+    """For tests that make no version."""
     with served(ward_made, tmp_path_factory.mktemp("ward")) as running:
-        yield running
+        yield Visitor(browser, running)
 
 
-@pytest.fixture(scope="module")
-def at_ward(browser: Any, ward: Served) -> Iterator[Visitor]:
-    visitor = Visitor(browser, ward)
-    yield visitor
-    visitor.context.close()
+@pytest.fixture(scope="session")
+def at_changing_ward(browser: Any, ward_made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
+    """For tests that make versions."""
+    with served(ward_made, tmp_path_factory.mktemp("changing")) as running:
+        yield Visitor(browser, running)
 
 
 @pytest.fixture
-def anna(at_ward: Visitor) -> Iterator[Visitor]:
+def anna(request: pytest.FixtureRequest) -> Iterator[Visitor]:
     """Anna at the ward, with nothing staged; the page must neither complain nor ask another host."""
-    at_ward.asked.clear()
-    at_ward.complaints.clear()
-    yield at_ward
-    at_ward.nothing_staged()
-    outside = [url for url in at_ward.asked if not url.startswith((at_ward.served.base + "/", "data:", "blob:"))]
+    changes = getattr(request.module, "CHANGES_VERSIONS", False)
+    visitor: Visitor = request.getfixturevalue("at_changing_ward" if changes else "at_ward")
+    visitor.asked.clear()
+    visitor.complaints.clear()
+    yield visitor
+    visitor.nothing_staged()
+    outside = [url for url in visitor.asked if not url.startswith((visitor.served.base + "/", "data:", "blob:"))]
     assert outside == []
-    assert at_ward.complaints == []
+    assert visitor.complaints == []

@@ -1,6 +1,6 @@
 """Write the types of the workbench's requests and responses for the page's editor and type checker.
 
-``PYTHONPATH=src python tests/show/page/declare_types.py`` writes ``core/api.d.ts`` again after a change of the schemas.
+``PYTHONPATH=src python tests/show/page/declare_types.py`` writes ``core/api.d.ts`` again after a change of schemas.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ecbm.show.serve
 from ecbm.show.serve import changes, schemas
 
 FILE = Path(ecbm.show.serve.__file__).parent / "page" / "core" / "api.d.ts"
-HEAD = "// Made from schemas.py and changes.py by tests/show/page/declare_types.py; a test keeps it true. Never loaded by a browser."
+HEAD = "// Made from schemas.py and changes.py by tests/show/page/declare_types.py; a test keeps it true."
 PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 

@@ -41,7 +41,10 @@ def _serious(axe: Axe, page: Any) -> list[str]:
 
 def _stage_some(anna: Visitor) -> None:
     found = anna.get("/api/pictures?concept=crest%3Dyes&split=train&value=absent&limit=12")["items"]
-    anna.post("/api/answers", {"answers": [{"id": one["id"], "concept": "crest=yes", "answer": "present"} for one in found]})
+    anna.post(
+        "/api/answers",
+        {"answers": [{"id": one["id"], "concept": "crest=yes", "answer": "present"} for one in found]},
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -65,7 +68,7 @@ def test_axe_finds_nothing_serious_on_a_small_screen_or_in_the_overlays(anna: Vi
     for key in ("help", "menu"):
         page.click(".person")
         if key == "help":
-            page.click("text=All keys")
+            page.click(".more-menu >> text=All keys")
             page.wait_for_selector(".help-groups")
         if found := _serious(axe, page):
             problems[key] = found
@@ -117,7 +120,9 @@ def test_the_overlay_names_every_key_and_closes_by_escape(anna: Visitor) -> None
     page.keyboard.press("?")
     page.wait_for_selector("[role=dialog]:focus")
     said = page.inner_text("[role=dialog]")
-    assert all(words in said for words in ("back; never deletes", "read blind", "undo a version", "preview", "all keys"))
+    assert all(
+        words in said for words in ("back; never deletes", "read blind", "undo a version", "preview", "all keys")
+    )
     page.keyboard.press("Escape")
     page.wait_for_selector("[role=dialog]", state="detached")
 

@@ -67,7 +67,9 @@ def test_a_concept_is_added_by_labelling_a_few_and_adopting_the_rest(anna: Visit
     page.wait_for_selector("#new-concept:focus")
     page.keyboard.type("blue wing")
     page.keyboard.press("Enter")
-    truth = {one["id"] for one in anna.get("/api/pictures?concept=wing_color%3Dblue&value=present&limit=500")["items"]}
+    truth = {
+        one["id"] for one in anna.get("/api/pictures?concept=wing_color%3Dblue&value=present&limit=500")["items"]
+    }
     given = 0
     for _ in range(24):
         page.wait_for_selector(".adding-stage .answer")

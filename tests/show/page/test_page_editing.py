@@ -9,6 +9,8 @@ import pytest
 
 from page_kit import Visitor
 
+CHANGES_VERSIONS = True
+
 REASON = "Second reading of crests"
 
 

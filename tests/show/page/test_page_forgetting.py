@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from page_kit import Visitor
 
+CHANGES_VERSIONS = True
+
 IDS = ["bird-00003", "bird-00017"]
 
 

@@ -54,7 +54,8 @@ def test_ten_thousand_things_scroll_with_a_hundred_in_the_document(anna: Visitor
           const list = document.createElement('windowed-list');
           Object.assign(list.style, { height: '600px', width: '1000px', position: 'fixed', top: '0' });
           document.body.append(list);
-          list.given = { total: 10000, width: 116, height: 138, gap: 12, label: 'many', item: (n) => h('b', null, String(n)) };
+          const item = (n) => h('b', null, String(n));
+          list.given = { total: 10000, width: 116, height: 138, gap: 12, label: 'many', item };
           const counts = [];
           for (let step = 0; step <= 20; step += 1) {
             list.scrollTop = (list.scrollHeight - 600) * step / 20;
@@ -162,7 +163,9 @@ def test_what_was_tried_can_become_a_correction(anna: Visitor) -> None:
 
     def status() -> str:
         groups = anna.get("/api/sample?id=bird-00012")["groups"]
-        found: str = next(one["status"] for group in groups for one in group["labels"] if one["concept"] == "mask=yes")
+        found: str = next(
+            one["status"] for group in groups for one in group["labels"] if one["concept"] == "mask=yes"
+        )
         return found
 
     anna.eventually(lambda: status() in ("staged", "kept"))

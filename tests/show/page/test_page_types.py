@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import ecbm.show.serve
 from declare_types import FILE, declared
+
+import ecbm.show.serve
 
 PAGE = Path(ecbm.show.serve.__file__).parent / "page"
 
@@ -25,7 +26,9 @@ def test_every_import_of_the_page_leads_to_a_file_of_the_page() -> None:
 def test_the_page_writes_no_markup_from_strings_and_names_no_other_host() -> None:
     for path in [*PAGE.rglob("*.js"), *PAGE.rglob("*.css"), *PAGE.rglob("*.html")]:
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), path
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text
+        ), path
         hosts = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
         assert hosts == set(), path
 

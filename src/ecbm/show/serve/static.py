@@ -19,7 +19,19 @@ router = APIRouter()
 FOLDER = Path(__file__).parent / "page"
 # Colours and sizes, the same file for the page, the reports and the demo.
 TOKENS = Path(__file__).parent.parent / "assets" / "tokens.css"
-STORIES = ("", "overview", "queue", "pictures", "sample", "concepts", "preview", "history", "forget", "audit", "components")
+STORIES = (
+    "",
+    "overview",
+    "queue",
+    "pictures",
+    "sample",
+    "concepts",
+    "preview",
+    "history",
+    "forget",
+    "audit",
+    "components",
+)
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
 _read: dict[str, tuple[int, bytes, str]] = {}
 
