@@ -97,8 +97,8 @@ def behind(
     network, layer
         The network, and the layer whose output the module takes.
     joined
-        Layers behind it (it may be among them) whose outputs are pooled, joined and normalised by BatchNorm in place
-        of the network's own output; what only that one needs is left out.
+        Layers behind it (it may be among them) whose outputs are pooled, joined and normalised by BatchNorm in
+        place of the network's own output; what only that one needs is left out.
     shape
         Of the layer's output for one picture; needed for joining.
 
