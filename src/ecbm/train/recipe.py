@@ -116,7 +116,8 @@ class Recipe:
         is trained. ``None``: ``True`` for networks with pretrained weights, ``False`` for others.
     layer
         Of a frozen network: the layer whose output is taken as features (maps by their mean), instead of the last.
-        Several are joined: ``"layer3+layer4"``, or a list of names.
+        Several are joined: ``"layer3+layer4"``, or a list of names. With ``frozen="until:LAYER"``, that layer and
+        layers behind it that are joined, and normalised, instead of the network's own output.
     preprocessing
         What to change in the network's own preprocessing: ``{"size": 160}``, also ``crop``, ``squash``,
         ``interpolation``, ``mean``, ``std``.
@@ -227,7 +228,7 @@ class Recipe:
             raise InputError("Recipe: a network from an ONNX file cannot be trained; leave out frozen=")
         if isinstance(self.layer, list | tuple):
             self._put("layer", "+".join(map(str, self.layer)))
-        if self.layer is not None and not self.is_frozen:
+        if self.layer is not None and not self.is_frozen and not isinstance(self.frozen, str):
             raise InputError(
                 "Recipe: layer= is for a frozen network; to train behind a layer: frozen='until:LAYER'"
             )

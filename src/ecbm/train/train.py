@@ -247,11 +247,6 @@ def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple
     return build_front(recipe, shape) or (None, None)
 
 
-def _learnt_from(data: Dataset) -> Dataset:
-    """The samples that training reads."""
-    return data.select([row for row, split in enumerate(data.splits) if split in ("train", "val")])
-
-
 def _train(
     pictures: Dataset,
     recipe: Recipe,
@@ -276,8 +271,7 @@ def _train(
         front.device = device
     if front is not None and front.keeps:
         front.rows = keep(front) if keep is not None else front.rows
-        # Maps are large, and those of other splits are not looked at again and again.
-        extract_missing(data if recipe.is_frozen else _learnt_from(data))
+        extract_missing(data)
         log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
