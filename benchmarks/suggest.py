@@ -10,8 +10,8 @@ precision  the share of wrong labels among as many suggestions as there are wron
            best of its scorers *by the truth*, which is more than a user could choose.
 expected   the estimated number of wrong labels, divided by the true one.
 looks      how many labels a person has to look at until four fifths of the errors are found: by the ranking as it
-           is, and when the ranking learns from the answers (one draw): moved after every round of questions, and all
-           fits made anew whenever the number of answers has doubled. The least possible number stands beside them.
+           is, and when the ranking learns from the answers (one draw): moved after every round of questions, and
+           all fits made anew whenever the number of answers has doubled. The least possible number stands beside.
 
 Constants of the method were chosen on the settings of ``--development`` with draws 0 and 1; reported are other
 settings with draws 10 and 11. A ``convnet`` is trained for each case (its features must have learnt the errors) and
@@ -232,8 +232,8 @@ def _digest() -> str:
     """Of the code that decides the figures: what turns findings into words and lists does not."""
     here, package = Path(__file__).parent, Path(ecbm.__file__).parent / "verify" / "suggest"
     words = {
-        "words.py", "lists.py", "suggest.py", "suggestions.py", "named.py", "read_answers.py", "effects.py", "items.py",
-        "inspection.py", "numbers.py",
+        "words.py", "lists.py", "suggest.py", "suggestions.py", "named.py", "read_answers.py", "effects.py",
+        "items.py", "inspection.py", "numbers.py",
     }  # fmt: skip
     files = [f for f in sorted(package.glob("*.py")) if f.name not in words] + [
         here / "suggest.py", here / "suggest_data.py", here / "suggest_scenarios.py",

@@ -57,7 +57,7 @@ def test_suggestions_are_found_written_and_taken_by_edit_as_they_are(spoilt, mac
     report = machine("edit", workspace, tmp_path / "edit.json", "--method", "exact")
     edit = json.loads((tmp_path / "edit.json").read_text())
     assert report["version"] == 2
-    assert report["changed"]["concept_labels"] == len(edit["correct_concepts"])
+    assert report["changed"]["terms"] >= len(edit["correct_concepts"]) > 0
     again = machine("suggest", workspace)
     assert {(s["id"], s["concept"]) for s in again["suggestions"]}.isdisjoint(
         (s["id"], s["concept"]) for s in named

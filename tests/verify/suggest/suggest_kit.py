@@ -88,7 +88,7 @@ def precision(scores: Tensor, errors: Tensor) -> float:
 
 
 def spoilt_table(kind: str, n: int, **options: float) -> tuple[ecbm.Dataset, ecbm.Dataset]:
-    """Datasets of frozen features with true labels and with spoilt ones; a sixth of the samples is for validation."""
+    """Datasets of frozen features with true labels and with spoilt ones; every sixth sample is for validation."""
     case = planted(kind, n=n, **options)
     classes = case.records.classes
     splits = ["val" if row % 6 == 5 else "train" for row in range(n)]

@@ -1,4 +1,4 @@
-"""``ecbm.suggest``: planted errors are found and named, right labels are left alone, and the same gives the same."""
+"""``ecbm.suggest``: planted errors are found and named, right labels left alone, and the same gives the same."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_habits_of_known_annotators_are_compared_in_words():
 
 
 def test_missing_labels_are_not_suggested():
-    clean, spoilt = spoilt_table("random", n=600, rate=0.05)
+    _, spoilt = spoilt_table("random", n=600, rate=0.05)
     concepts = spoilt.concepts.clone()
     gone = torch.rand(concepts.shape, generator=torch.Generator().manual_seed(1)) < 0.3
     concepts[gone] = torch.nan
