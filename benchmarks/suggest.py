@@ -233,7 +233,7 @@ def _digest() -> str:
     here, package = Path(__file__).parent, Path(ecbm.__file__).parent / "verify" / "suggest"
     words = {
         "words.py", "lists.py", "suggest.py", "suggestions.py", "named.py", "read_answers.py", "effects.py",
-        "items.py", "inspection.py", "numbers.py",
+        "items.py", "inspection.py", "numbers.py", "values.py", "classes.py",
     }  # fmt: skip
     files = [f for f in sorted(package.glob("*.py")) if f.name not in words] + [
         here / "suggest.py", here / "suggest_data.py", here / "suggest_scenarios.py",

@@ -177,6 +177,27 @@ def test_labels_that_are_numbers_are_suggested_by_what_is_expected_of_them():
     assert "years" in found[0].reasons[0]
 
 
+@pytest.mark.parametrize("kind", ["continuous alone", "all present", "one class", "hardly any label"])
+def test_unusual_tables_are_looked_at_too(kind):
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    concepts, types = (x[:, :3] > 0).float(), None
+    labels = (x.sum(1) > 0).long()
+    if kind == "continuous alone":
+        concepts, types = 10 * x[:, :2], {"c0": "continuous", "c1": "continuous"}
+    elif kind == "all present":
+        concepts = torch.ones(60, 3)
+    elif kind == "one class":
+        labels = torch.zeros(60, dtype=torch.long)
+    else:
+        concepts[1:, 1] = torch.nan
+    names, classes = [f"c{j}" for j in range(concepts.shape[1])], ["a", "b"][: 1 + int(labels.max())]
+    data = ecbm.Dataset([f"s{i}" for i in range(60)], x, concepts, labels, names, classes, concept_types=types)
+    found = ecbm.suggest(ecbm.train(data), data, by={name: "ab"[row % 2] for row, name in enumerate(data.ids)})
+    known = int((~concepts.isnan()).sum())
+    assert found.labels == {"concept_labels": known, "class_labels": 60}
+    assert sum(found.expected_errors.values()) < 0.1 * known
+
+
 # -- the same gives the same ---------------------------------------------------------------------------------
 
 
