@@ -123,6 +123,17 @@ class Records:
             ).fetchone()
         return dict(zip(("versions", "ledger_entries", "files", "bytes", "redo"), one, strict=True))
 
+    def entry_hashes(self) -> dict[int, str]:
+        """The hash of every ledger entry, by its number; each has those before it in it."""
+        with database.reading(self.folder) as connection:
+            rows = connection.execute("SELECT sequence, hash FROM ledger ORDER BY sequence").fetchall()
+        return {sequence: bytes(found).hex() for sequence, found in rows}
+
+    def chain_problems(self) -> list[str]:
+        """What is wrong with the ledger's chain or with the details that are left; nothing if it is sound."""
+        with database.reading(self.folder) as connection:
+            return ledger.verify(connection)
+
     def ledger_hash(self) -> str:
         """The hash of the last ledger entry, which all earlier ones go into. Kept elsewhere, it proves them."""
         with database.reading(self.folder) as connection:
