@@ -58,7 +58,10 @@ def influence(
         int, typer.Option(help="Carry out the first so many, each on its own, and show what really happens.")
     ] = 0,
     method: Annotated[
-        str, typer.Option(help="Of a deep backbone: auto, heads (features as they are) or ekfac (all layers).")
+        str,
+        typer.Option(
+            help="Of a deep backbone: auto, heads, trajectory (with 'ecbm train --keep-epochs') or ekfac."
+        ),
     ] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Write the table (.csv) or a plot (.svg, .html).", show_default=False)
