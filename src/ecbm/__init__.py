@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ecbm._version import __version__
 
 if TYPE_CHECKING:
-    from ecbm import datasets
+    from ecbm import datasets, verify
     from ecbm.edit.edit import Edit
     from ecbm.edit.editor import Editor, EditResult
     from ecbm.errors import EcbmError, InputError, UnknownNameError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ecbm.read.new_rows import read_inputs
     from ecbm.read.tables import describe, read_dataset
     from ecbm.read.write import write_dataset
+    from ecbm.show.report.make import report
     from ecbm.train.model import ConceptBottleneck
     from ecbm.train.recipe import Recipe
     from ecbm.train.train import train
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ecbm.verify.influence.asking import influence
     from ecbm.verify.interventions import intervention_curve
     from ecbm.verify.leakage import concept_leakage
+    from ecbm.verify.suggest.suggest import suggest
 
 __all__ = [
     "ConceptBottleneck",
@@ -53,8 +55,11 @@ __all__ = [
     "load",
     "read_dataset",
     "read_inputs",
+    "report",
     "save",
+    "suggest",
     "train",
+    "verify",
     "write_dataset",
 ]
 
@@ -74,18 +79,20 @@ _HOMES = {
     "read_dataset": "ecbm.read.tables",
     "read_inputs": "ecbm.read.new_rows",
     "write_dataset": "ecbm.read.write",
+    "report": "ecbm.show.report.make",
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",
     "evaluate": "ecbm.verify.evaluate",
     "influence": "ecbm.verify.influence.asking",
     "intervention_curve": "ecbm.verify.interventions",
     "concept_leakage": "ecbm.verify.leakage",
+    "suggest": "ecbm.verify.suggest.suggest",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "train"):
-        # A module, set as an attribute of this package once it is imported. That of training can be called.
+    if name in ("datasets", "train", "verify"):
+        # A module, set as an attribute of this package once it is imported. Those of two verbs can be called.
         return importlib.import_module(f"ecbm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ecbm' has no attribute {name!r}")
