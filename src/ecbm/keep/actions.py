@@ -20,6 +20,7 @@ from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
 from ecbm.keep.edit_record import edit_details
 from ecbm.keep.environment import computed
+from ecbm.keep.epochs import name_epochs
 from ecbm.keep.facts import Recalled, keep_facts, recall_facts
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
@@ -132,7 +133,14 @@ def shape_of(data: Dataset) -> dict[str, Any]:
     }
 
 
-def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signature, expected: int | None) -> int:
+def train_model(
+    workspace: Workspace,
+    recipe: Recipe | None,
+    *,
+    signature: Signature,
+    expected: int | None,
+    keep_epochs: bool = False,
+) -> int:
     """:meth:`ecbm.Workspace.train`."""
     version = workspace.version()
     start_from(version.version, expected)
@@ -147,10 +155,12 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
     checkpoint = cache / f"training-{name}.safetensors"
+    epochs = cache / f"epochs-{name}" if keep_epochs else None
     trained = train_and_tell(
         data,
         recipe,
         checkpoint=checkpoint,
+        trajectory=epochs,
         keep=lambda front: open_features(workspace.folder, front, writes=True),
         device=workspace.device,
     )
@@ -158,6 +168,8 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
     if parallel.rank() != 0:  # the processes of one training have the same model, which the first one keeps
         return parallel.agreed(0)
+    if epochs is not None:
+        name_epochs(workspace.folder, epochs, model)
     with parallel.alone():
         editor = Editor(model, data, device=workspace.device)
         editor.state.prepare(trained.design, trained.basis)

@@ -45,6 +45,7 @@ from ecbm.train.terms import (
     target_scaling,
     terms_of,
 )
+from ecbm.train.trajectory import keeper
 
 __all__ = ["Trained", "train", "train_and_tell"]
 
@@ -126,6 +127,7 @@ def _fit_deep(
     validation_terms: ConceptTerms | None,
     checkpoint: Path | None,
     device: torch.device,
+    trajectory: Path | None,
 ) -> tuple[_Deep, LoopResult]:
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
@@ -158,6 +160,7 @@ def _fit_deep(
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
         checkpoint=checkpoint,
         identity=identity,
+        after_epoch=None if trajectory is None else keeper(trajectory),
     )
     return deep, result
 
@@ -183,6 +186,7 @@ def train(
     start: ConceptBottleneck | None = None,
     front: Front | None = None,
     device: Device = None,
+    trajectory: str | Path | None = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -203,6 +207,9 @@ def train(
     device
         Where networks run: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are solved on the CPU in any case,
         and the model that is returned lies there.
+    trajectory
+        A folder in which a deep training keeps its backbone after every epoch: :func:`ecbm.influence` sees more
+        with them. They hold traces of every training sample; delete the folder with the data.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -219,7 +226,14 @@ def train(
     True
     """
     return train_and_tell(
-        data, recipe, checkpoint=checkpoint, start=start, front=front, device=device, **fields
+        data,
+        recipe,
+        checkpoint=checkpoint,
+        start=start,
+        front=front,
+        device=device,
+        trajectory=trajectory,
+        **fields,
     ).model
 
 
@@ -232,12 +246,14 @@ def train_and_tell(
     front: Front | None = None,
     keep: Callable[[Front], FeatureRows] | None = None,
     device: Device = None,
+    trajectory: str | Path | None = None,
     **fields: Any,
 ) -> Trained:
     """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
-        return _train(data, chosen, checkpoint, start, front, keep, placed(device))
+        kept = None if trajectory is None else Path(trajectory)
+        return _train(data, chosen, checkpoint, start, front, keep, placed(device), kept)
 
 
 def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
@@ -255,6 +271,7 @@ def _train(
     front: Front | None,
     keep: Callable[[Front], FeatureRows] | None,
     device: torch.device,
+    trajectory: Path | None,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
@@ -305,7 +322,7 @@ def _train(
             validation = None
             if recipe.patience is not None and "val" in data.split_sizes:
                 validation = terms_of(data.split("val"), positive, scaling)
-            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path, device)
+            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path, device, trajectory)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
                 label_start = rows_of(deep.label_head).cpu()

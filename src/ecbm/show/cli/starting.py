@@ -343,6 +343,12 @@ def train(
     label_l2: LabelL2Option = None,
     label_l1: LabelL1Option = None,
     seed: SeedOption = None,
+    keep_epochs: Annotated[
+        bool,
+        typer.Option(
+            "--keep-epochs", help="Keep the backbone of every epoch: 'ecbm influence' sees more with them."
+        ),
+    ] = False,
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
@@ -374,7 +380,7 @@ def train(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said below, in one line each
-            version = opened.train(recipe, reason=reason, author=author, expect=expect)
+            version = opened.train(recipe, keep_epochs=keep_epochs, reason=reason, author=author, expect=expect)
     except TrainingInterrupted as stop:
         raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
     if parallel.rank() != 0:  # of several processes under torchrun the first one speaks
