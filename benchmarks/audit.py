@@ -72,11 +72,11 @@ def erasure(quick: bool) -> Iterator[dict[str, Any]]:
 
 
 def deep(quick: bool) -> Iterator[dict[str, Any]]:
-    data = ecbm.datasets.birds(n=400 if quick else 1000, seed=SEED, size=32)
+    data = ecbm.datasets.birds(n=400 if quick else 800, seed=SEED, size=32)
     recipe = ecbm.Recipe(backbone="convnet", epochs=3 if quick else 12, patience=None, seed=SEED)
     methods: list[tuple[str, dict[str, Any]]] = [("exact", {}), ("auto", {"tail": True, "budget": 0.2})]
     for kind in ("random", "canaries"):
-        yield from audits("birds, convnet", data, recipe, kind, methods, depth="erasure", samples=80)
+        yield from audits("birds, convnet", data, recipe, kind, methods, depth="erasure", samples=60)
 
 
 def release(quick: bool) -> Iterator[dict[str, Any]]:

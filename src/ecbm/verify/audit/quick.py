@@ -112,7 +112,7 @@ def check_quickly(
     checks = [*(further or []), *_heads(model, figures, recorded, deep), *_agree(figures, recorded, deep)]
     control = None if parent is None else _noop(parent, data)
     failed = [check for check in checks if not check.passed]
-    verdict, why = "passed", _passed_words(recorded, deep)
+    verdict, why = "passed", _passed_words(recorded, model)
     if failed:
         verdict, why = "failed", "; ".join(check.words for check in failed)
     elif not any(check.limit is not None for check in checks):
@@ -246,11 +246,13 @@ def _drift(
     return out
 
 
-def _passed_words(recorded: Recorded, deep: bool) -> str:
+def _passed_words(recorded: Recorded, model: ConceptBottleneck) -> str:
     words = "model, data and record agree"
     if recorded.solved:
-        words += "; both heads are what training on this data gives"
-        words += ", given the backbone's features" if deep else ""
+        joint = model.recipe.regime == "joint"
+        words += f"; {'the label head is' if joint else 'both heads are'} what training on this data gives"
+        given = ["the concept head"] * joint + ["the backbone's features"] * (not model.recipe.is_linear)
+        words += f", given {' and '.join(given)}" if given else ""
     traces = recorded.traces
     if traces is not None and (traces["as_before"] or traces["trained_on_without_them"]):
         words += f"; {traces['words']}"
