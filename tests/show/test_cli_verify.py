@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import ecbm
 from ecbm.keep.workspace import Workspace
 from ecbm.show.cli import app
+from ecbm.show.report.audit import audit_from
 from kit import python, tabular
 
 
@@ -41,6 +42,7 @@ def test_json_has_the_public_form(folder: Path, depth: tuple[str, ...]) -> None:
     assert set(found["controls"]) == {"noop", "retrain"}
     for control in found["controls"].values():
         assert {"auc", "low", "high", "caught"} <= set(control)
+    assert (found["version"], audit_from(found)["verdict"]) == (2, "passed"), "a report can show it"
     if depth:
         assert found["edit"]["low"] <= found["edit"]["auc"] <= found["edit"]["high"]
         assert found["threat_model"]["attacker_sees"]

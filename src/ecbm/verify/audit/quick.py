@@ -26,7 +26,7 @@ from ecbm.train.heads.activations import activate
 from ecbm.train.heads.objectives import rows_of
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["Check", "Parent", "Recorded", "check_quickly", "known_seed_noise"]
+__all__ = ["Check", "Parent", "Recorded", "check_quickly", "known_seed_noise", "released_with_noise"]
 
 # Gradient norms above which a head is not solved. Features of a frozen backbone come out the same to float64
 # rounding everywhere; those of a deep one are float32 and differ between machines.
@@ -173,8 +173,8 @@ def _measured(state: EditorState, alignment: Alignment, model: ConceptBottleneck
 
 
 def _heads(model: ConceptBottleneck, figures: Mapping[str, Any], recorded: Recorded, deep: bool) -> list[Check]:
-    """Solved heads have no gradient."""
-    if not recorded.solved:
+    """Solved heads have no gradient, unless they were released with noise."""
+    if not recorded.solved or released_with_noise(model):
         return []
     limit = _SOLVED_DEEP if deep else _SOLVED
     found = []
@@ -248,7 +248,7 @@ def _drift(
 
 def _passed_words(recorded: Recorded, model: ConceptBottleneck) -> str:
     words = "model, data and record agree"
-    if recorded.solved:
+    if recorded.solved and not released_with_noise(model):
         joint = model.recipe.regime == "joint"
         words += f"; {'the label head is' if joint else 'both heads are'} what training on this data gives"
         given = ["the concept head"] * joint + ["the backbone's features"] * (not model.recipe.is_linear)
@@ -257,6 +257,11 @@ def _passed_words(recorded: Recorded, model: ConceptBottleneck) -> str:
     if traces is not None and (traces["as_before"] or traces["trained_on_without_them"]):
         words += f"; {traces['words']}"
     return words
+
+
+def released_with_noise(model: ConceptBottleneck) -> bool:
+    """Whether the recipe promises certified removal, for which noise is put on solved heads."""
+    return getattr(model.recipe, "certified", None) is not None
 
 
 def known_seed_noise(state: EditorState) -> float | None:
