@@ -17,6 +17,7 @@ import torch
 
 import ecbm
 from ecbm.errors import EcbmError, InputError
+from ecbm.keep import durable
 from ecbm.keep.auditing import last_verdicts
 from ecbm.keep.stored_references import FOLDER, StoredParts
 from ecbm.keep.workspace import Workspace
@@ -121,6 +122,20 @@ def test_a_part_of_other_data_or_a_damaged_one_is_not_used(tmp_path: Path) -> No
         (one.folder / "p.part").write_bytes(spoilt)
         assert one.get("p") is None
         assert not (one.folder / "p.part").exists()
+
+
+def test_a_full_disk_keeps_no_part_and_stops_no_audit(workspace: Workspace) -> None:
+    def full(operation: str, what: str) -> None:
+        if FOLDER in what:
+            raise OSError(28, "No space left on device")
+
+    durable.watch(full)
+    try:
+        found = workspace.verify("erasure", version=2, **FEW)
+    finally:
+        durable.watch(None)
+    assert found["verdict"] == "passed"
+    assert not parts(workspace)
 
 
 def test_shards_together_give_the_same_bytes_as_one_process(workspace: Workspace, tmp_path: Path) -> None:
