@@ -61,7 +61,7 @@ def audit_from(given: Any, where: str = "audit") -> dict[str, Any]:
 
 def _figures(given: Any, where: str) -> dict[str, float] | None:
     """AUC and interval; ``None`` where the audit has none (the quick depth)."""
-    if given is None or not isinstance(given, dict) or "auc" not in given:
+    if not isinstance(given, dict) or given.get("auc") is None:
         return None
     found = {}
     for name in ("auc", "low", "high"):
