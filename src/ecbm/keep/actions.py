@@ -22,6 +22,7 @@ from ecbm.keep.environment import computed
 from ecbm.keep.facts import Recalled, keep_facts, recall_facts
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
+from ecbm.keep.noise import new_noise, noise_details
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
 from ecbm.keep.records import Version, erased, untrained
@@ -146,9 +147,11 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
     checkpoint = cache / f"training-{name}.safetensors"
+    noise = new_noise(recipe)
     trained = train_and_tell(
         data,
         recipe,
+        noise=noise,
         checkpoint=checkpoint,
         keep=lambda front: open_features(workspace.folder, front, writes=True),
         device=workspace.device,
@@ -157,7 +160,9 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     editor = Editor(model, data, device=workspace.device)
     editor.state.prepare(trained.design, trained.basis)
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
-    return _keep_trained(workspace, version, editor, "trained", [*signed, *how])
+    return _keep_trained(
+        workspace, version, editor, "trained", [*signed, *how, *noise_details(noise, trained.certified)]
+    )
 
 
 def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Signature) -> int:
@@ -240,13 +245,16 @@ def edit_model(
     edit = _edit(workspace, edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
-    changes = edit.changes(editor.data)
-    result = editor.apply(edit, method, **options)
+    if "noise" in options:
+        raise InputError("the noise of a certified model is drawn by the workspace; leave out noise=")
+    changes, noise = edit.changes(editor.data), new_noise(editor.model.recipe)
+    result = editor.apply(edit, method, noise=noise, **options)
     if not changes.edit:
         return parent.version, result.report
     keep_curvature(workspace.folder, editor)
     how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
     how.append(Detail("facts_from", recalled.root))
+    how += noise_details(noise, result.report.get("certified"))
     summary = summary_of(result.report, done(changes.edit.said_of(editor.data))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with transaction.begin(workspace.folder, parent.version) as opened:

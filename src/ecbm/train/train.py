@@ -24,6 +24,7 @@ from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.augment import Augmentation
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
+from ecbm.train.certified import Certified
 from ecbm.train.extraction import SeenInputs, extract_missing, pictures_of, seen_through
 from ecbm.train.feature_rows import FeatureRows
 from ecbm.train.front import Front
@@ -35,6 +36,7 @@ from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.loop import Augment, LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
+from ecbm.train.release import Release
 from ecbm.train.repeats import repeated_classes
 from ecbm.train.terms import (
     ConceptTerms,
@@ -52,12 +54,14 @@ __all__ = ["Trained", "train", "train_and_tell"]
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A trained model, and what its training has found out that an edit would compute again: the training features
-    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one).
+    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one). ``certified`` is the
+    record of its release, where the recipe promises certified removal.
     """
 
     model: ConceptBottleneck
     design: Tensor
     basis: FeatureBasis | None
+    certified: dict[str, Any] | None = None
 
 
 class _Deep(nn.Module):
@@ -183,6 +187,7 @@ def train(
     start: ConceptBottleneck | None = None,
     front: Front | None = None,
     device: Device = None,
+    noise: int | None = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -203,6 +208,8 @@ def train(
     device
         Where networks run: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are solved on the CPU in any case,
         and the model that is returned lies there.
+    noise
+        With ``Recipe(certified=...)``: the secret seed of the noise, to compute a model again; drawn by default.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -219,7 +226,7 @@ def train(
     True
     """
     return train_and_tell(
-        data, recipe, checkpoint=checkpoint, start=start, front=front, device=device, **fields
+        data, recipe, checkpoint=checkpoint, start=start, front=front, device=device, noise=noise, **fields
     ).model
 
 
@@ -232,12 +239,13 @@ def train_and_tell(
     front: Front | None = None,
     keep: Callable[[Front], FeatureRows] | None = None,
     device: Device = None,
+    noise: int | None = None,
     **fields: Any,
 ) -> Trained:
     """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
-        return _train(data, chosen, checkpoint, start, front, keep, placed(device))
+        return _train(data, chosen, checkpoint, start, front, keep, placed(device), noise)
 
 
 def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
@@ -255,6 +263,7 @@ def _train(
     front: Front | None,
     keep: Callable[[Front], FeatureRows] | None,
     device: torch.device,
+    noise: int | None,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
@@ -262,6 +271,7 @@ def _train(
     shape = tuple(pictures.inputs.shape)
     recipe = resolve_backbone(recipe, shape)
     stages.check_trainable(pictures, recipe)
+    release = _release(recipe, noise)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         front, tail = _front(recipe, shape, front)
@@ -328,6 +338,8 @@ def _train(
     concept_head = concept_head.cpu().double()
     if data.layout.tied:
         concept_head = linear_from(tie(rows_of(concept_head), data.layout))
+    if release is not None:
+        concept_head = linear_from(release.concept_head(design, terms, rows_of(concept_head), alpha))
     with torch.no_grad():
         logits = concept_head(design[:, :-1])
     low, high = stages.logit_range(logits, train_data.concepts, data.layout)
@@ -341,12 +353,18 @@ def _train(
         "head_tolerance": tolerance,
         "seconds": time.monotonic() - started,
     }
+    label_rows = label.parameters
+    if release is not None:
+        label_rows = release.label_head(read, labels, label_rows, beta)
+        # What is released says nothing about the heads before the noise; that is what the noise is for.
+        log = {name: value for name, value in log.items() if not name.endswith(("gradient_norm", "objective"))}
+        log["certified"] = {"epsilon": release.promise.epsilon, "delta": release.promise.delta}
     if path is not None and parallel.rank() == 0:
         path.unlink(missing_ok=True)
     model = ConceptBottleneck(
         backbone,
         concept_head,
-        linear_from(label.parameters),
+        linear_from(label_rows),
         data.concept_names,
         data.class_names,
         recipe,
@@ -361,4 +379,15 @@ def _train(
         target_scaling(train_data),
         data.target_unit,
     )
-    return Trained(model, design, basis)
+    return Trained(model, design, basis, None if release is None else release.record())
+
+
+def _release(recipe: Recipe, noise: int | None) -> Release | None:
+    """The noise of a certified release, if the recipe asks for one."""
+    if recipe.certified is None:
+        return None
+    if not recipe.is_linear:
+        raise InputError(
+            "certified= needs features that training does not change: backbone='linear' or a frozen network"
+        )
+    return Release(Certified(**recipe.certified), noise)
