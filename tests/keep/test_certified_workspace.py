@@ -58,6 +58,7 @@ def test_versions_come_out_again_to_the_bit_while_their_seeds_are_kept(made):
 def test_no_command_and_no_export_tells_the_seed(made, tmp_path, capsys):
     made.export(tmp_path / "model")
     ecbm.report(made, out=tmp_path / "report.html")
+    assert "gains at most a factor of 2.7 in the odds" in (tmp_path / "report.html").read_text("utf-8")
     told = json.dumps([made.log(), made.entries(), made.meta()]).encode()
     told += b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     for seed in seeds(made.folder):

@@ -248,7 +248,8 @@ def edit_model(
     if "noise" in options:
         raise InputError("the noise of a certified model is drawn by the workspace; leave out noise=")
     changes, noise = edit.changes(editor.data), new_noise(editor.model.recipe)
-    result = editor.apply(edit, method, noise=noise, **options)
+    secret = {} if noise is None else {"noise": noise}
+    result = editor.apply(edit, method, **options, **secret)
     if not changes.edit:
         return parent.version, result.report
     keep_curvature(workspace.folder, editor)

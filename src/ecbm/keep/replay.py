@@ -111,7 +111,8 @@ class _Editors:
     ) -> EditResult:
         """What the recorded edit of a version gives; its editor is kept for the versions behind it."""
         given = {name: value for name, value in options.items() if name != "method"}
-        given["noise"] = noise_of(_single(details))
+        noise = noise_of(_single(details))
+        given |= {} if noise is None else {"noise": noise}
         edit = recorded_edit(details, self.workspace.data(version.version))
         result = parent.apply(edit, options["method"], **given)
         self._keep(version.version, root, parent.follow(result, curvature=False))
