@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ecbm._version import __version__
 
 if TYPE_CHECKING:
-    from ecbm import datasets
+    from ecbm import datasets, verify
     from ecbm.edit.edit import Edit
     from ecbm.edit.editor import Editor, EditResult
     from ecbm.errors import EcbmError, InputError, UnknownNameError
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from ecbm.train.recipe import Recipe
     from ecbm.train.train import train
     from ecbm.verify.evaluate import evaluate
+    from ecbm.verify.influence.asking import influence
     from ecbm.verify.interventions import intervention_curve
     from ecbm.verify.leakage import concept_leakage
+    from ecbm.verify.suggest.suggest import suggest
 
 __all__ = [
     "ConceptBottleneck",
@@ -48,13 +50,16 @@ __all__ = [
     "datasets",
     "describe",
     "evaluate",
+    "influence",
     "intervention_curve",
     "load",
     "read_dataset",
     "read_inputs",
     "report",
     "save",
+    "suggest",
     "train",
+    "verify",
     "write_dataset",
 ]
 
@@ -78,14 +83,16 @@ _HOMES = {
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",
     "evaluate": "ecbm.verify.evaluate",
+    "influence": "ecbm.verify.influence.asking",
     "intervention_curve": "ecbm.verify.interventions",
     "concept_leakage": "ecbm.verify.leakage",
+    "suggest": "ecbm.verify.suggest.suggest",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "train"):
-        # A module, set as an attribute of this package once it is imported. That of training can be called.
+    if name in ("datasets", "train", "verify"):
+        # A module, set as an attribute of this package once it is imported. Those of two verbs can be called.
         return importlib.import_module(f"ecbm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ecbm' has no attribute {name!r}")

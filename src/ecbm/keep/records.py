@@ -106,6 +106,13 @@ class Records:
             counts = {v.version: _commitment_count(connection, v.sequence) for v in versions}
         return [_described(v, found[v.sequence], counts[v.version], most_items) for v in versions]
 
+    def source(self) -> str:
+        """Where the data was read from, as it was given; empty where it is not known (built in, erased)."""
+        with database.reading(self.folder) as connection:
+            first = connection.execute("SELECT min(sequence) FROM versions").fetchone()[0]
+            found = [] if first is None else ledger.details_of(connection, [first], ("source",))[first]
+        return str(found[0].content) if found else ""
+
     def counts(self) -> dict[str, int]:
         """How many versions, ledger entries and files there are, and their size."""
         with database.reading(self.folder) as connection:

@@ -255,6 +255,11 @@ def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple
     return build_front(recipe, shape) or (None, None)
 
 
+def _learnt_from(data: Dataset) -> Dataset:
+    """The samples that training reads."""
+    return data.select([row for row, split in enumerate(data.splits) if split in ("train", "val")])
+
+
 def _train(
     pictures: Dataset,
     recipe: Recipe,
@@ -281,7 +286,8 @@ def _train(
         front.device = device
     if front is not None and front.keeps:
         front.rows = keep(front) if keep is not None else front.rows
-        extract_missing(data)
+        # Maps are large, and those of other splits are not looked at again and again.
+        extract_missing(data if recipe.is_frozen else _learnt_from(data))
         log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
@@ -300,8 +306,13 @@ def _train(
             warnings.warn(text, stacklevel=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        statistics = train_data.x if recipe.is_linear or recipe.backbone == "mlp" else None
+        statistics = None
+        if recipe.is_linear or recipe.backbone == "mlp":
+            # Features of a network are read for this and not held: with many pictures they are most of the memory.
+            held = not isinstance(train_data.inputs, SeenInputs)
+            statistics = train_data.x if held else train_data.inputs.take(range(len(train_data)))
         backbone = tail or build_backbone(recipe, tuple(data.inputs.shape), statistics)
+        del statistics
         if start is not None:
             backbone = copy.deepcopy(start.backbone)
         concept_head: nn.Linear | None = None
@@ -339,7 +350,10 @@ def _train(
     if data.layout.tied:
         concept_head = linear_from(tie(rows_of(concept_head), data.layout))
     if release is not None:
-        concept_head = linear_from(release.concept_head(design, terms, rows_of(concept_head), alpha))
+        concept_rows = release.concept_head(design, terms, rows_of(concept_head), alpha)
+        # Processes of one training have drawn noise of their own; the first one's is everybody's.
+        parallel.broadcast(concept_rows)
+        concept_head = linear_from(concept_rows)
     with torch.no_grad():
         logits = concept_head(design[:, :-1])
     low, high = stages.logit_range(logits, train_data.concepts, data.layout)
@@ -356,6 +370,7 @@ def _train(
     label_rows = label.parameters
     if release is not None:
         label_rows = release.label_head(read, labels, label_rows, beta)
+        parallel.broadcast(label_rows)
         # What is released says nothing about the heads before the noise; that is what the noise is for.
         log = {name: value for name, value in log.items() if not name.endswith(("gradient_norm", "objective"))}
         log["certified"] = {"epsilon": release.promise.epsilon, "delta": release.promise.delta}
