@@ -55,6 +55,10 @@ def gather(workspace: Workspace, number: int | str | None, audit: dict[str, Any]
     destroyed before it was finished.
     """
     chosen = workspace.version(number).version
+    if audit is not None and audit["version"] not in (None, chosen):
+        raise InputError(
+            f"the audit is of version {audit['version']}, the report of version {chosen}; audit that one"
+        )
     for _ in range(3):
         before = _state(workspace, chosen)
         material = _gather(workspace, chosen, audit)

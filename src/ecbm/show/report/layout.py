@@ -171,7 +171,8 @@ def _checks(page: Page, content: dict[str, Any]) -> None:
     page.block(facts(pairs, codes))
     audit = content["checks"]["audit"]
     if audit is not None:
-        page.block(notice("plain", f"Audit: {audit['verdict']}", audit["words"]))
+        what = "Audit" if audit["recognition"] else "Quick check"
+        page.block(notice("plain", f"{what}: {audit['verdict']}", audit["words"]))
         page.block(audit_rows(audit))
 
 
