@@ -24,6 +24,7 @@ from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.augment import Augmentation
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
+from ecbm.train.certified import Certified
 from ecbm.train.extraction import SeenInputs, extract_missing, pictures_of, seen_through
 from ecbm.train.feature_rows import FeatureRows
 from ecbm.train.front import Front
@@ -35,6 +36,7 @@ from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.loop import Augment, LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
+from ecbm.train.release import Release
 from ecbm.train.repeats import repeated_classes
 from ecbm.train.terms import (
     ConceptTerms,
@@ -53,12 +55,14 @@ __all__ = ["Trained", "train", "train_and_tell"]
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A trained model, and what its training has found out that an edit would compute again: the training features
-    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one).
+    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one). ``certified`` is the
+    record of its release, where the recipe promises certified removal.
     """
 
     model: ConceptBottleneck
     design: Tensor
     basis: FeatureBasis | None
+    certified: dict[str, Any] | None = None
 
 
 class _Deep(nn.Module):
@@ -187,6 +191,7 @@ def train(
     front: Front | None = None,
     device: Device = None,
     trajectory: str | Path | None = None,
+    noise: int | None = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -210,6 +215,8 @@ def train(
     trajectory
         A folder in which a deep training keeps its backbone after every epoch: :func:`ecbm.influence` sees more
         with them. They hold traces of every training sample; delete the folder with the data.
+    noise
+        With ``Recipe(certified=...)``: the secret seed of the noise, to compute a model again; drawn by default.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -233,6 +240,7 @@ def train(
         front=front,
         device=device,
         trajectory=trajectory,
+        noise=noise,
         **fields,
     ).model
 
@@ -247,13 +255,14 @@ def train_and_tell(
     keep: Callable[[Front], FeatureRows] | None = None,
     device: Device = None,
     trajectory: str | Path | None = None,
+    noise: int | None = None,
     **fields: Any,
 ) -> Trained:
     """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
         kept = None if trajectory is None else Path(trajectory)
-        return _train(data, chosen, checkpoint, start, front, keep, placed(device), kept)
+        return _train(data, chosen, checkpoint, start, front, keep, placed(device), kept, noise)
 
 
 def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
@@ -272,6 +281,7 @@ def _train(
     keep: Callable[[Front], FeatureRows] | None,
     device: torch.device,
     trajectory: Path | None,
+    noise: int | None,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
@@ -279,6 +289,7 @@ def _train(
     shape = tuple(pictures.inputs.shape)
     recipe = resolve_backbone(recipe, shape)
     stages.check_trainable(pictures, recipe)
+    release = _release(recipe, noise)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         front, tail = _front(recipe, shape, front)
@@ -350,6 +361,11 @@ def _train(
     concept_head = concept_head.cpu().double()
     if data.layout.tied:
         concept_head = linear_from(tie(rows_of(concept_head), data.layout))
+    if release is not None:
+        concept_rows = release.concept_head(design, terms, rows_of(concept_head), alpha)
+        # Processes of one training have drawn noise of their own; the first one's is everybody's.
+        parallel.broadcast(concept_rows)
+        concept_head = linear_from(concept_rows)
     with torch.no_grad():
         logits = concept_head(design[:, :-1])
     low, high = stages.logit_range(logits, train_data.concepts, data.layout)
@@ -363,12 +379,19 @@ def _train(
         "head_tolerance": tolerance,
         "seconds": time.monotonic() - started,
     }
+    label_rows = label.parameters
+    if release is not None:
+        label_rows = release.label_head(read, labels, label_rows, beta)
+        parallel.broadcast(label_rows)
+        # What is released says nothing about the heads before the noise; that is what the noise is for.
+        log = {name: value for name, value in log.items() if not name.endswith(("gradient_norm", "objective"))}
+        log["certified"] = {"epsilon": release.promise.epsilon, "delta": release.promise.delta}
     if path is not None and parallel.rank() == 0:
         path.unlink(missing_ok=True)
     model = ConceptBottleneck(
         backbone,
         concept_head,
-        linear_from(label.parameters),
+        linear_from(label_rows),
         data.concept_names,
         data.class_names,
         recipe,
@@ -383,4 +406,15 @@ def _train(
         target_scaling(train_data),
         data.target_unit,
     )
-    return Trained(model, design, basis)
+    return Trained(model, design, basis, None if release is None else release.record())
+
+
+def _release(recipe: Recipe, noise: int | None) -> Release | None:
+    """The noise of a certified release, if the recipe asks for one."""
+    if recipe.certified is None:
+        return None
+    if not recipe.is_linear:
+        raise InputError(
+            "certified= needs features that training does not change: backbone='linear' or a frozen network"
+        )
+    return Release(Certified(**recipe.certified), noise)
