@@ -97,7 +97,7 @@ def _describe_refusals(app: FastAPI) -> None:
         for operation in operations.values():
             for status, answer in operation["responses"].items():
                 if status >= "400":
-                    told = next(iter(answer.get("content", {}).values()), {})
+                    told: dict[str, Any] = next(iter(answer.get("content", {}).values()), {})
                     answer["content"] = {"application/json": told, "text/html": {"schema": {"type": "string"}}}
 
 
