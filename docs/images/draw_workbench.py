@@ -1,7 +1,7 @@
 """Draw the workbench's pictures for the documentation, on drawn birds: every story, and a walk of 20 seconds.
 
 ``python docs/images/draw_workbench.py [--workspace FOLDER] [--only NAME ...]`` needs chromium and playwright.
-Without a workspace one is made and trained first (a minute or two). A copy of it is served: the original stays as it is.
+Without a workspace one is made and trained first (a minute or two). A copy of it is served.
 """
 
 from __future__ import annotations
@@ -79,8 +79,10 @@ def commit(visitor: Visitor, reason: str) -> None:
 
 def settle(page: Any) -> None:
     """Wait for pictures that are on their way."""
-    page.wait_for_timeout(400)
-    page.wait_for_function("[...document.images].filter((one) => one.className === 'loading').length < 3")
+    for _ in range(40):
+        page.wait_for_timeout(300)
+        if page.locator("img.loading").count() < 3:
+            break
     page.wait_for_timeout(300)
 
 

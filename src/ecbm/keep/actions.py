@@ -20,9 +20,11 @@ from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
 from ecbm.keep.edit_record import edit_details
 from ecbm.keep.environment import computed
+from ecbm.keep.epochs import name_epochs
 from ecbm.keep.facts import Recalled, keep_facts, recall_facts
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
+from ecbm.keep.noise import new_noise, noise_details
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
 from ecbm.keep.records import Version, erased, untrained
@@ -42,8 +44,8 @@ from ecbm.train.train import train_and_tell
 from ecbm.words import counted, done, summary_of
 
 __all__ = [
-    "adopt_model", "create_workspace", "edit_model", "keep_edit", "open_editor", "preview_edit", "shape_of",
-    "train_model",
+    "adopt_model", "carry_out", "create_workspace", "edit_model", "keep_edit", "open_editor", "preview_edit",
+    "shape_of", "train_model",
 ]  # fmt: skip
 
 
@@ -135,7 +137,14 @@ def shape_of(data: Dataset) -> dict[str, Any]:
     }
 
 
-def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signature, expected: int | None) -> int:
+def train_model(
+    workspace: Workspace,
+    recipe: Recipe | None,
+    *,
+    signature: Signature,
+    expected: int | None,
+    keep_epochs: bool = False,
+) -> int:
     """:meth:`ecbm.Workspace.train`."""
     version = workspace.version()
     start_from(version.version, expected)
@@ -150,17 +159,24 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
     checkpoint = cache / f"training-{name}.safetensors"
+    epochs = cache / f"epochs-{name}" if keep_epochs else None
+    noise = new_noise(recipe)
     trained = train_and_tell(
         data,
         recipe,
+        noise=noise,
         checkpoint=checkpoint,
+        trajectory=epochs,
         keep=lambda front: open_features(workspace.folder, front, writes=True),
         device=workspace.device,
     )
     model = trained.model
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
+    how += noise_details(noise, trained.certified)
     if parallel.rank() != 0:  # the processes of one training have the same model, which the first one keeps
         return parallel.agreed(0)
+    if epochs is not None:
+        name_epochs(workspace.folder, epochs, model)
     with parallel.alone():
         editor = Editor(model, data, device=workspace.device)
         editor.state.prepare(trained.design, trained.basis)
@@ -247,10 +263,20 @@ def edit_model(
     edit = _edit(workspace, edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
+    if "noise" in options:
+        raise InputError("the noise of a certified model is drawn by the workspace; leave out noise=")
     signature.details()  # refuses before anything is computed
-    result = editor.apply(edit, method, **options)
-    version = keep_edit(workspace, (editor, parent, recalled), edit, result, method, options, signature=signature)
+    result, noise = carry_out(editor, edit, method, options)
+    opened = editor, parent, recalled
+    version = keep_edit(workspace, opened, edit, result, method, options, noise=noise, signature=signature)
     return version, result.report
+
+
+def carry_out(editor: Editor, edit: Edit, method: str, options: Mapping[str, Any]) -> tuple[EditResult, int | None]:
+    """Apply an edit as a workspace does; also the secret seed of the release, where removal is certified."""
+    noise = new_noise(editor.model.recipe)
+    secret = {} if noise is None else {"noise": noise}
+    return editor.apply(edit, method, **options, **secret), noise
 
 
 def keep_edit(
@@ -261,9 +287,10 @@ def keep_edit(
     method: str,
     options: Mapping[str, Any],
     *,
+    noise: int | None,
     signature: Signature,
 ) -> int:
-    """Keep what an editor of :func:`open_editor` has made of an edit as a new version; returns its number.
+    """Keep what :func:`carry_out` has made of an edit as a new version; returns its number.
 
     An edit that changes nothing makes no version.
     """
@@ -276,6 +303,7 @@ def keep_edit(
     keep_curvature(workspace.folder, editor)
     how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
     how.append(Detail("facts_from", recalled.root))
+    how += noise_details(noise, result.report.get("certified"))
     summary = summary_of(result.report, done(changes.edit.said_of(editor.data))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with transaction.begin(workspace.folder, parent.version) as opened:

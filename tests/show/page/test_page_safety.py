@@ -70,7 +70,9 @@ def test_a_page_on_another_origin_reads_and_changes_nothing(anna: Visitor, elsew
     frame = other.evaluate(
         """(target) => new Promise((answer) => {
           const frame = document.createElement('iframe');
-          frame.onload = () => { try { answer(String(frame.contentDocument !== null)); } catch { answer('closed'); } };
+          frame.onload = () => {
+            try { answer(String(frame.contentDocument !== null)); } catch { answer('closed'); }
+          };
           frame.src = target + '/';
           document.body.append(frame);
         })""",

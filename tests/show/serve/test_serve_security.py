@@ -31,7 +31,8 @@ def test_a_token_opens_one_browser_once(birds: Workbench) -> None:
     assert second.status_code == 403
     assert "was used already" in second.text
     assert "<script" not in second.text
-    assert birds.stranger().get("/enter", params={"token": "guessed"}).status_code == 403
+    for guess in ("guessed", "gerät", "\x00", "x" * 200):
+        assert birds.stranger().get("/enter", params={"token": guess}).status_code == 403
 
 
 def test_a_browser_that_is_in_can_let_another_one_in(birds: Workbench) -> None:

@@ -182,7 +182,7 @@ def take_back(bench: BenchNeed, person: PersonNeed, given: changes.TakeBack) -> 
         one.item.concept for one in mine.judged if one.item.kind == "add_concept" and one.item.item in numbers
     }
     numbers |= {one.item.item for one in mine.judged if one.item.kind == "label" and one.item.concept in dropped}
-    bench.staged.remove(person, sorted(number for number in numbers if abs(number) < 2**62))
+    bench.staged.remove(person, sorted(numbers))
     mine = mine_of(bench, snapshot, person)
     bench.events.send(changes.Event(kind="staged", version=snapshot.number, revision=mine.revision, by=person))
     return staged_view(snapshot, mine)

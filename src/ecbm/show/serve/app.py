@@ -84,9 +84,21 @@ def make_app(bench: Bench, door: Doorkeeper) -> FastAPI:
     for family in _ROUTERS:
         app.include_router(family.router)
     _tell_refusals(app)
+    _describe_refusals(app)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
     app.add_middleware(Guard, door=door)
     return app
+
+
+def _describe_refusals(app: FastAPI) -> None:
+    """A refusal is JSON, or a page for who opened an address, whatever the route answers otherwise."""
+    described = app.openapi()
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            for status, answer in operation["responses"].items():
+                if status >= "400":
+                    told: dict[str, Any] = next(iter(answer.get("content", {}).values()), {})
+                    answer["content"] = {"application/json": told, "text/html": {"schema": {"type": "string"}}}
 
 
 def _tell_refusals(app: FastAPI) -> None:

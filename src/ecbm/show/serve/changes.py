@@ -20,6 +20,7 @@ from ecbm.show.serve.schemas import (
     Status,
     Tile,
     Value,
+    VersionNumber,
     Words,
 )
 
@@ -161,7 +162,7 @@ class Staged(Model):
 class TakeBack(Model):
     """POST /api/staged/take-back: by item, by question, by group, or all of it."""
 
-    items: list[int] = Field(default=[], max_length=5000)
+    items: list[VersionNumber] = Field(default=[], max_length=5000)
     questions: list[QuestionKey] = Field(default=[], max_length=5000)
     group: str | None = None
     everything: bool = False
@@ -290,7 +291,7 @@ Method = Literal["exact", "auto", "retrain"]
 class PreviewRequest(Model):
     """POST /api/previews. `version` is the one the page shows; 409 if it is not the current one any more."""
 
-    version: int
+    version: VersionNumber
     method: Method = "exact"
     budget: float = Field(default=0.05, gt=0, le=1, description="For auto: a share of retraining's work.")
 
@@ -392,7 +393,7 @@ class Preview(Model):
 class CommitRequest(Model):
     """POST /api/commits."""
 
-    version: int
+    version: VersionNumber
     reason: Words
     method: Method = "exact"
     budget: float = Field(default=0.05, gt=0, le=1)
@@ -401,7 +402,7 @@ class CommitRequest(Model):
 class Move(Model):
     """POST /api/undo and /api/redo: `version` is the one the page shows."""
 
-    version: int
+    version: VersionNumber
     reason: Annotated[str, StringConstraints(max_length=2000)] = ""
 
 
@@ -479,7 +480,7 @@ class Comparison(Model):
 class ExportRequest(Model):
     """POST /api/exports: a job; its `result` is the address of a zip."""
 
-    version: int
+    version: VersionNumber
     onnx: bool = False
 
 
@@ -530,7 +531,7 @@ class Destroyed(Model):
 class ForgetRequest(Model):
     """POST /api/forget. `confirm` must be the words of the plan."""
 
-    version: int
+    version: VersionNumber
     ids: list[SampleId] = Field(min_length=1, max_length=1000)
     method: Literal["exact", "retrain"]
     reason: Words

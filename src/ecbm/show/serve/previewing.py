@@ -75,6 +75,7 @@ def _options(method: str, budget: float) -> dict[str, Any]:
 
 def _make(bench: Bench, person: str, version: int, method: str, budget: float, task: Task) -> Made:
     """Compose the staged edit and apply it in memory."""
+    from ecbm.keep.actions import carry_out
     from ecbm.show.serve.compose import compose
 
     task.version = version
@@ -98,11 +99,11 @@ def _make(bench: Bench, person: str, version: int, method: str, budget: float, t
     task.at({"exact": "Solving both heads", "auto": "Editing", "retrain": "Training anew"}[method])
     started = time.monotonic()
     with snapshot.editing:
-        result = editor.apply(edit, method, **_options(method, budget))
+        result, noise = carry_out(editor, edit, method, _options(method, budget))
     seconds = time.monotonic() - started
     task.at("Comparing predictions")
     snapshot.kept["seconds", method, budget if method == "auto" else 0] = seconds
-    made = Made(task.id, person, snapshot, items, method, budget, edit, result, seconds)
+    made = Made(task.id, person, snapshot, items, method, budget, edit, result, noise, seconds)
     bench.previews.put(made)
     return made
 
@@ -228,6 +229,7 @@ def _commit(bench: Bench, person: str, given: changes.CommitRequest, task: Task)
             made.result,
             given.method,
             _options(given.method, given.budget),
+            noise=made.noise,
             signature=Signature(person, given.reason),
         )
     except MovedOnError:

@@ -30,6 +30,7 @@ class Made:
     budget: float
     edit: Edit
     result: EditResult
+    noise: int | None
     seconds: float
 
     @property

@@ -21,6 +21,7 @@ SampleId = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 ConceptName = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 Words = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 PersonName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+VersionNumber = Annotated[int, Field(ge=0, le=10**9)]
 Value = float | str | None
 """A label: 0..1 of a binary concept, a name of a categorical one, a grade or a number; ``null``: missing."""
 

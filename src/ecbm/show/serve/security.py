@@ -118,7 +118,8 @@ class Doorkeeper:
     def exchange(self, token: str) -> str | None:
         """The session of a token, which is used up; ``None`` for one that is not, or no longer, valid."""
         with self._lock:
-            found = next((known for known in self._tokens if hmac.compare_digest(known, token)), None)
+            given = token.encode("utf-8", "surrogatepass")
+            found = next((known for known in self._tokens if hmac.compare_digest(known.encode(), given)), None)
             if found is None or self._tokens.pop(found) < time.monotonic():
                 return None
             return self._open()

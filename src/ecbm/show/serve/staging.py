@@ -27,7 +27,9 @@ def label_now(data: Dataset, sample: str, concept: str) -> Value:
     """The label that a sample has for a concept, as its type says it."""
     row = data.rows_by_id[sample]
     found = data.layout.by_name[concept]
-    value = found.value_of([float(data.concepts[row, column]) for column in found.columns])
+    # As an array: a person may have thousands of answers, and picking single numbers out of a tensor is slow.
+    labels = data.concepts.numpy()[row]
+    value = found.value_of([float(labels[column]) for column in found.columns])
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
