@@ -282,7 +282,7 @@ export const sample = {
             "span",
             { class: "row nowrap wide" },
             h("button", { type: "button", class: "button bare icon-only", "aria-label": "the one before", disabled: !place.previous, onclick: () => neighbour(-1) }, icon("left")),
-            h("span", { class: "soft" }, `${count(place.place + 1)} of ${count(place.total)}${filterCount(query()) ? ` ${contextWords()}` : ""}`),
+            h("span", { class: "soft" }, `${count(place.place + 1)} of ${count(place.total)}${place.total < server().samples && filterCount(query()) ? ` ${contextWords()}` : ""}`),
             h("button", { type: "button", class: "button bare icon-only", "aria-label": "the next one", disabled: !place.next, onclick: () => neighbour(1) }, icon("right")),
           )
         : null,

@@ -53,7 +53,11 @@ export function fetchBehind() {
   const { id, view, chosen } = part.get();
   if (!view || view.classes.length === 0) return;
   const name = chosen ?? view.classes[0].name;
-  load(part, () => get("/api/behind", { id, class_name: name }), (behind) => part.set({ behind }), " behind");
+  load(part, () => get("/api/behind", { id, class_name: name }), (behind) => {
+    part.set({ behind });
+    // Tracing takes a moment the first time; the page goes on by itself.
+    if (!behind.available && behind.job && part.get().id === id && store.get().route.page === "sample") setTimeout(fetchBehind, 1000);
+  }, " behind");
 }
 
 /** All lines in order. @param {SampleView} view @returns {Row[]} */
