@@ -21,6 +21,7 @@ from ecbm.show.cli import (
     keeping,
     looking,
     reporting,
+    serving,
     starting,
     suggesting,
     using,
@@ -41,7 +42,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for family in (looking, starting, using, suggesting, influencing, editing, verifying, history, reporting, keeping):
+for family in (
+    looking, serving, starting, using, suggesting, influencing, editing, verifying, history, reporting, keeping,
+):  # fmt: skip
     family.register(app)
 for command in app.registered_commands:
     command.help = flowing(command.callback.__doc__ or "")
