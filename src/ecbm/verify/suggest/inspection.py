@@ -54,14 +54,9 @@ class Inspection:
         *,
         by: Mapping[str, str] | None = None,
         split: str = "train",
-        answers: Iterable[Answer] = (),
     ) -> Inspection:
         """Inspect the labels of a split; parameters are those of :func:`ecbm.suggest`."""
-        return _inspected(with_answers(records_of(model, data, by=by, split=split), answers))
-
-    def again(self, answers: Iterable[Answer]) -> Inspection:
-        """The same with every fit made anew, now that some labels are known. Takes as long as the first time."""
-        return _inspected(with_answers(self.named, answers))
+        return _inspected(records_of(model, data, by=by, split=split))
 
     def suggestions(
         self,
