@@ -1,7 +1,7 @@
 """What is known about every label of a dataset (seconds), and rankings of it by what people answer (no time).
 
-    inspection = Inspection.of(model, data)          # evidence, patterns, chances
-    inspection.suggestions(answers=...)              # as often as answers come in
+inspection = Inspection.of(model, data)          # evidence, patterns, chances
+inspection.suggestions(answers=...)              # as often as answers come in
 """
 
 from __future__ import annotations
