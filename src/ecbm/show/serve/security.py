@@ -28,7 +28,8 @@ __all__ = ["LOOPBACK", "Doorkeeper", "Guard", "Session", "host_of", "is_loopback
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-    "connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "connect-src 'self'; frame-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": CONTENT_POLICY,

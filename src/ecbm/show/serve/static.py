@@ -17,14 +17,29 @@ __all__ = ["FOLDER", "STORIES", "router"]
 
 router = APIRouter()
 FOLDER = Path(__file__).parent / "page"
-STORIES = ("", "overview", "queue", "pictures", "sample", "concepts", "preview", "history", "forget", "audit")
+# Colours and sizes, the same file for the page, the reports and the demo.
+TOKENS = Path(__file__).parent.parent / "assets" / "tokens.css"
+STORIES = (
+    "",
+    "overview",
+    "queue",
+    "pictures",
+    "sample",
+    "concepts",
+    "preview",
+    "history",
+    "forget",
+    "audit",
+    "components",
+)
 _KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
 _read: dict[str, tuple[int, bytes, str]] = {}
 
 
 def _files() -> dict[str, Path]:
     """Every file of the page by its name below the folder: no other name leads anywhere."""
-    return {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.is_file()}
+    own = {path.relative_to(FOLDER).as_posix(): path for path in FOLDER.rglob("*") if path.is_file()}
+    return {**own, "tokens.css": TOKENS}
 
 
 def _answer(request: Request, name: str) -> Response:
