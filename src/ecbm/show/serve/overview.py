@@ -187,7 +187,7 @@ def _worst_classes(snapshot: Snapshot, split: str) -> list[WorstClass]:
 def _waiting(bench: Bench, snapshot: Snapshot, mine: Mine) -> Waiting:
     found = suspicious(bench, snapshot)
     by_person: dict[str, int] = {}
-    for item in bench.staged.items():
+    for item in bench.everybody():
         if item.done is None and item.answer == "unsure" and item.sample in snapshot.data.rows_by_id:
             by_person[item.person] = by_person.get(item.person, 0) + 1
     names = snapshot.info_by_name

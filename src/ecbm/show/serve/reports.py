@@ -27,18 +27,14 @@ class Reports:
 
     def page(self, bench: Bench, number: int) -> str:
         """The report as HTML."""
-        from ecbm.keep.auditing import last_verdicts
-        from ecbm.show.report.audit import audit_from
+        from ecbm.show.report.audit import kept_audit
         from ecbm.show.report.content import gather
         from ecbm.show.report.layout import page_of
 
         key = number, bench.records.ledger_hash()
         if key not in self._kept:
             workspace = bench.another_workspace()
-            found = last_verdicts(workspace, number)
-            depth = next((name for name in ("release", "erasure", "quick") if name in found), None)
-            audit = None if depth is None else audit_from(found[depth])
-            self._kept[key] = page_of(gather(workspace, number, audit)).html()
+            self._kept[key] = page_of(gather(workspace, number, kept_audit(workspace, number))).html()
             while len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
         return self._kept[key]

@@ -78,7 +78,7 @@ def state_of(bench: Bench, person: str) -> State:
     mine = mine_of(bench, snapshot, person)
     described = bench.describe(snapshot.version)
     found = suspicious(bench, snapshot) if snapshot.trained else None
-    items = bench.staged.items()
+    items = bench.everybody()
     return State(
         workspace=bench.name,
         kind="pictures" if snapshot.pictures else "table",

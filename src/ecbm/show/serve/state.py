@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ecbm.errors import InputError, UnknownNameError
 from ecbm.keep.lock import BusyError
 from ecbm.keep.records import Records, Version, erased, untrained
-from ecbm.keep.staged import ErasedMeanwhileError, StagedItems, count_erasures
+from ecbm.keep.staged import ErasedMeanwhileError, StagedItem, StagedItems, count_erasures
 from ecbm.keep.transaction import MovedOnError
 from ecbm.show.serve.changes import Event
 from ecbm.show.serve.events import Events
@@ -115,6 +115,7 @@ class Bench:
         self._snapshots: OrderedDict[int, Snapshot] = OrderedDict()
         self._latest: Snapshot | None = None
         self._by = by
+        self._everybody: tuple[int, list[StagedItem]] = (-1, [])
         self.annotators: dict[str, str] = {}
         self._described: dict[int, dict[str, Any]] = {}
         self._ready = threading.Event()
@@ -201,6 +202,7 @@ class Bench:
                 self.thumbnails.forget()
                 self.previews.clear()
                 self.reports.forget()
+                self._everybody = (-1, [])
                 self._described.clear()
                 before = None
             snapshot = self._snapshots.get(head.version)
@@ -271,6 +273,13 @@ class Bench:
             found = {"author": item["author"], "reason": item["reason"]}
             self._described[version.version] = found
         return found
+
+    def everybody(self) -> list[StagedItem]:
+        """The items of all people, read again only when something was staged."""
+        revision = self.staged.revision()
+        if self._everybody[0] != revision:
+            self._everybody = revision, self.staged.items()
+        return self._everybody[1]
 
     def snapshot_of(self, number: int) -> Snapshot:
         """Any version that has a model; the last few are kept."""
