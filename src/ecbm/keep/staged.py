@@ -10,21 +10,25 @@ import contextlib
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ecbm.errors import EcbmError
 from ecbm.keep import database, durable
 from ecbm.keep.ledger import now
+from ecbm.keep.lock import BusyError, exclusive
+from ecbm.keep.transaction import LOCK
 
 __all__ = [
     "FILES", "ErasedMeanwhileError", "NewItem", "StagedItem", "StagedItems", "count_erasures", "forget_strangers",
+    "keep_unless_erased",
 ]  # fmt: skip
 
 NAME = "staged.sqlite"
 FILES = (NAME, f"{NAME}-wal", f"{NAME}-shm")
 _BUSY_MILLISECONDS = 20_000
+_PATIENCE = 20.0
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE items (
@@ -232,6 +236,20 @@ def count_erasures(folder: Path) -> int:
     """How many erasures a workspace has seen."""
     with database.reading(folder) as connection:
         return int(connection.execute("SELECT count(*) FROM versions WHERE kind = 'erase'").fetchone()[0])
+
+
+def keep_unless_erased(folder: Path, erasures: int, write: Callable[[], None]) -> bool:
+    """Let ``write`` put something into the ``cache``, unless there was an erasure since the caller looked.
+
+    A list that took a minute to compute may be about somebody who was erased meanwhile, and the erasure that would
+    have destroyed it is over. The writer's lock keeps the next one waiting. Says whether it was written; a
+    workspace that is being written to, or a full disk, is no reason to fail.
+    """
+    with contextlib.suppress(OSError, BusyError), exclusive(folder / LOCK, _PATIENCE):
+        if count_erasures(folder) == erasures:
+            write()
+            return True
+    return False
 
 
 def forget_strangers(folder: Path, samples: Collection[str], concepts: Collection[str]) -> int:

@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import httpx
@@ -16,6 +18,8 @@ import pytest
 import ecbm
 from ecbm.keep import durable
 from ecbm.keep.staged import ErasedMeanwhileError, NewItem, StagedItems
+from ecbm.show.serve import queue
+from ecbm.show.serve.snapshot import Snapshot
 from serve_kit import Workbench, answer, committed, done, opposite, workbench
 
 CONCEPT = "round"
@@ -165,6 +169,33 @@ def test_an_answer_that_comes_after_an_erasure_is_not_kept(table_folder: Path) -
     with pytest.raises(ErasedMeanwhileError):
         staged.put("anna", [NewItem("label", sample, CONCEPT, "present", 1.0, 0.0)], 1, erasures=0)
     assert staged.items() == []
+
+
+def test_a_list_that_was_being_made_during_an_erasure_is_not_kept(
+    table: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = table.bench.current().data.split("train").ids[10]
+    goes_on = threading.Event()
+
+    def slowly(snapshot: Snapshot, *_: object) -> list[queue.Suspicion]:
+        goes_on.wait(60)
+        return [queue.Suspicion(gone, CONCEPT, 1.0, 0.9)]
+
+    monkeypatch.setattr(queue, "_find", slowly)
+    before = table.bench.current()
+    for path in (table.bench.folder / "cache").glob("suspicious-*"):
+        path.unlink()
+    for name in ("suspicious", "suspicious job"):
+        before.kept.pop(name, None)
+    assert queue.suspicious(table.bench, before) is None
+    ecbm.Workspace(table.bench.folder).erase([gone], reason="withdrew consent")
+    goes_on.set()
+    job = before.kept["suspicious job"]
+    while "suspicious" not in before.kept and job.state in ("waiting", "running"):
+        time.sleep(0.01)
+    files = [path for path in table.bench.folder.rglob("*") if path.is_file()]
+    assert not [path.name for path in files if gone.encode() in path.read_bytes()]
+    assert not list((table.bench.folder / "cache").glob("suspicious-*"))
 
 
 def test_an_erasure_that_was_stopped_is_finished_with_what_is_staged(table_folder: Path) -> None:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 
 from ecbm.errors import InputError
 from ecbm.keep.signature import Signature
+from ecbm.keep.staged import count_erasures
 from ecbm.keep.transaction import MovedOnError
 from ecbm.show.serve import changes
 from ecbm.show.serve.jobs import Task
@@ -101,6 +102,8 @@ def _make(bench: Bench, person: str, version: int, method: str, budget: float, t
     with snapshot.editing:
         result, noise = carry_out(editor, edit, method, _options(method, budget))
     seconds = time.monotonic() - started
+    if count_erasures(bench.folder) != snapshot.erasures:  # and with it, what must not stay in memory
+        raise MovedOnError("somebody was erased meanwhile; look at the preview again")
     task.at("Comparing predictions")
     snapshot.kept["seconds", method, budget if method == "auto" else 0] = seconds
     made = Made(task.id, person, snapshot, items, method, budget, edit, result, noise, seconds)

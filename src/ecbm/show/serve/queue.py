@@ -5,7 +5,6 @@ What finds them is called in one place, :func:`_find`.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ecbm.keep import durable
+from ecbm.keep.staged import keep_unless_erased
 
 if TYPE_CHECKING:
     from ecbm.show.serve.jobs import Task
@@ -81,8 +81,7 @@ def _compute(bench: Bench, snapshot: Snapshot, task: Task) -> str:
     task.version = snapshot.number
     task.at("Looking for suspicious labels")
     found = _find(snapshot, bench.annotators, [])
-    with contextlib.suppress(OSError):
-        _keep(bench, snapshot, found)
+    keep_unless_erased(bench.folder, snapshot.erasures, lambda: _keep(bench, snapshot, found))
     snapshot.kept["suspicious"] = found
     bench.events.send(Event(kind="suspicious", version=snapshot.number))
     return "/api/queue"

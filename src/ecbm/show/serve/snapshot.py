@@ -31,6 +31,7 @@ from ecbm.keep.facts import Recalled
 from ecbm.keep.ledger import canonical
 from ecbm.keep.objects import digest_of
 from ecbm.keep.records import Version
+from ecbm.keep.staged import keep_unless_erased
 from ecbm.keep.workspace import Workspace
 from ecbm.read.concept_types import Concept
 from ecbm.read.dataset import Dataset
@@ -242,7 +243,7 @@ def read_snapshot(workspace: Workspace, version: Version, before: Snapshot | Non
     if version.model is None:
         return Snapshot(workspace, version, data, None, erasures)
     model = workspace.model(version.version)
-    features = _features(workspace.folder, version, model, data, before)
+    features = _features(workspace.folder, version, model, data, before, erasures)
     snapshot = Snapshot(workspace, version, data, Readings.of(model, features), erasures)
     _ = snapshot.concept_wrong, snapshot.class_wrong, snapshot.splits, snapshot.infos
     return snapshot
@@ -256,7 +257,12 @@ def _network(version: Version) -> str:
 
 
 def _features(
-    folder: Path, version: Version, model: ConceptBottleneck, data: Dataset, before: Snapshot | None
+    folder: Path,
+    version: Version,
+    model: ConceptBottleneck,
+    data: Dataset,
+    before: Snapshot | None,
+    erasures: int,
 ) -> Tensor:
     if model.recipe.is_linear:
         return model.features(data)
@@ -273,8 +279,7 @@ def _features(
         if len(kept) == len(data):
             return kept
     features = model.features(data)
-    with contextlib.suppress(OSError):
-        _keep(path, features)
+    keep_unless_erased(folder, erasures, lambda: _keep(path, features))
     return features
 
 
