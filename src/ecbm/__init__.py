@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ecbm._version import __version__
 
 if TYPE_CHECKING:
-    from ecbm import datasets
+    from ecbm import datasets, verify
     from ecbm.edit.edit import Edit
     from ecbm.edit.editor import Editor, EditResult
     from ecbm.errors import EcbmError, InputError, UnknownNameError
@@ -53,6 +53,7 @@ __all__ = [
     "read_inputs",
     "save",
     "train",
+    "verify",
     "write_dataset",
 ]
 
@@ -81,8 +82,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("datasets", "train"):
-        # A module, set as an attribute of this package once it is imported. That of training can be called.
+    if name in ("datasets", "train", "verify"):
+        # A module, set as an attribute of this package once it is imported. Those of two verbs can be called.
         return importlib.import_module(f"ecbm.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ecbm' has no attribute {name!r}")

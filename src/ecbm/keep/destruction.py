@@ -19,8 +19,9 @@ from ecbm.read.digests import RowDigests
 
 __all__ = ["SIDE_FOLDERS", "finish_erasure"]
 
-# What lies beside the versions and may show a sample: models that were exported, unfinished trainings, thumbnails.
-SIDE_FOLDERS = ("exports", "cache", "thumbnails")
+# What lies beside the versions and may show a sample: models that were exported, unfinished trainings, thumbnails,
+# what reference models of audits said.
+SIDE_FOLDERS = ("exports", "cache", "thumbnails", "references")
 
 
 def _kept_inputs(connection: sqlite3.Connection, store: ObjectStore) -> RowDigests:
