@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ecbm.train.recipe import Recipe
     from ecbm.train.train import train
     from ecbm.verify.evaluate import evaluate
+    from ecbm.verify.influence.asking import influence
     from ecbm.verify.interventions import intervention_curve
     from ecbm.verify.leakage import concept_leakage
 
@@ -47,6 +48,7 @@ __all__ = [
     "datasets",
     "describe",
     "evaluate",
+    "influence",
     "intervention_curve",
     "load",
     "read_dataset",
@@ -76,6 +78,7 @@ _HOMES = {
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",
     "evaluate": "ecbm.verify.evaluate",
+    "influence": "ecbm.verify.influence.asking",
     "intervention_curve": "ecbm.verify.interventions",
     "concept_leakage": "ecbm.verify.leakage",
 }

@@ -31,7 +31,7 @@ from ecbm.train.heads.precondition import (
     invert_blocks,
 )
 
-__all__ = ["block_step", "newton_step", "solve_label_head"]
+__all__ = ["block_step", "divide_by_hessian", "newton_step", "solve_label_head"]
 
 # What building exact class blocks costs, in Hessian products for each column of the design, and what a digit of the
 # residual costs with them.
@@ -133,22 +133,36 @@ def newton_step(
 
     ``inverses`` are as in :func:`solve_label_head`.
     """
+    gradient = LabelObjective(design, labels, None, l2).gradient(design @ head.T, head)
+    return divide_by_hessian(design, labels, head, l2, gradient, inverses=inverses, residual=residual)
+
+
+def divide_by_hessian(
+    design: Tensor,
+    labels: Tensor,
+    head: Tensor,
+    l2: float,
+    vector: Tensor,
+    *,
+    inverses: Tensor | None = None,
+    residual: float = 1e-4,
+) -> tuple[Tensor, int]:
+    """H⁻¹ ``vector`` (classes, d) with the Hessian of J_Y at ``head``; as :func:`newton_step`."""
     problem = _LabelProblem(design, labels, None, len(head), l2)
     problem.inverses = inverses
     logits, every = design @ head.T, torch.arange(len(head))
-    gradient = problem.gradient(logits, head)
-    size = float(gradient.norm())
+    size = float(vector.norm())
     if size == 0:
-        return torch.zeros_like(gradient), 0
+        return torch.zeros_like(vector), 0
     for dtype in (torch.float32, torch.float64):
         multiply, precondition = problem.system(logits, every, dtype)
         limit = torch.full((len(head),), residual, dtype=dtype)
-        found = conjugate_gradients(multiply, precondition, (gradient / size).to(dtype), limit, together=True)
+        found = conjugate_gradients(multiply, precondition, (vector / size).to(dtype), limit, together=True)
         if found.sound:
             break
     step = found.solution.double() * size
     # What the classes share is felt by the L2 alone, so its step is known exactly.
-    return step - step.mean(0) + gradient.mean(0) / l2, found.products
+    return step - step.mean(0) + vector.mean(0) / l2, found.products
 
 
 def solve_label_head(

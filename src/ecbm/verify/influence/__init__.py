@@ -1,0 +1,3 @@
+"""Which training samples, concept labels and concepts made the model say what it says (docs/influence.md)."""
+
+from __future__ import annotations

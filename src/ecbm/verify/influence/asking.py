@@ -1,0 +1,310 @@
+"""``ecbm.influence``: ask a trained model what made it say what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ecbm.edit.edit import Edit
+from ecbm.edit.editor import Editor
+from ecbm.errors import InputError, unknown_name
+from ecbm.progress import progress
+from ecbm.read.dataset import Dataset
+from ecbm.train.extraction import extract_missing
+from ecbm.train.model import ConceptBottleneck
+from ecbm.verify.influence.confirm import actual_change
+from ecbm.verify.influence.deep import Deep
+from ecbm.verify.influence.flips import Flips, flipped_value, flips_of
+from ecbm.verify.influence.heads import Heads
+from ecbm.verify.influence.importance import class_changes_without
+from ecbm.verify.influence.sensitivity import Sensitivity
+from ecbm.verify.influence.sources import changes_of_flips
+from ecbm.verify.influence.targets import Target, target_of
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["KINDS", "METHODS", "Influence", "influence"]
+
+KINDS = ("samples", "labels", "concepts")
+METHODS = ("auto", "heads", "ekfac")
+
+
+class Influence:
+    """Answers questions about one model; what they have in common is computed once and kept.
+
+    Parameters
+    ----------
+    editor
+        An :class:`ecbm.Editor`: its features, solved heads and curvature are used and kept there.
+    method
+        ``"heads"``: through both heads, exactly, features as they are (a frozen backbone has nothing else).
+        ``"ekfac"``: through the backbone too, with EK-FAC for its Hessian. ``"auto"``: ``"heads"``.
+
+    Examples
+    --------
+    >>> import ecbm
+    >>> from ecbm.verify.influence.asking import Influence
+    >>> data = ecbm.datasets.breast_cancer()
+    >>> asked = Influence(ecbm.Editor(ecbm.train(data), data))
+    >>> table = asked.samples(of="tumour-019", top=2)        # the two most harmful and the two most helpful
+    >>> len(table), bool(table["change"].is_monotonic_increasing)
+    (4, True)
+    """
+
+    def __init__(self, editor: Editor, *, method: str = "auto") -> None:
+        if method not in METHODS:
+            raise unknown_name("method", method, METHODS, "influence")
+        recipe = editor.model.recipe
+        frozen = recipe.is_linear
+        if method == "ekfac" and frozen:
+            raise InputError("method='ekfac' is for deep backbones; with a frozen one 'heads' is exact")
+        if method == "ekfac" and recipe.regime != "sequential":
+            raise InputError(
+                f"method='ekfac' is for sequential models, this one is {recipe.regime}; use method='heads'"
+            )
+        self.editor, self.method = editor, "heads" if method == "auto" else method
+        self.exact = frozen
+        extract_missing(editor.state.data)
+        self.heads = Heads(editor.state)
+
+    @cached_property
+    def _deep(self) -> Deep:
+        return Deep(self.heads)
+
+    @cached_property
+    def _flips(self) -> Flips:
+        return flips_of(self.editor.state)
+
+    def target(self, of: str | Sequence[str] = "val", loss: str = "all", label: str | None = None) -> Target:
+        """What is asked about (:func:`~ecbm.verify.influence.targets.target_of`)."""
+        state = self.editor.state
+        return target_of(state.model, state.data, of, loss, label)
+
+    def value(self, target: Target) -> float:
+        """The target's loss now."""
+        return self.heads.value(target)
+
+    def sensitivity(self, target: Target, tolerance: float | None = None) -> Sensitivity:
+        """How the target depends on the training terms."""
+        if self.method == "ekfac":
+            return self._deep.sensitivity(target)
+        # A question about one sample is asked while somebody waits, and looked at to three digits.
+        chosen = (1e-4 if len(target.data) == 1 else 1e-6) if tolerance is None else tolerance
+        return self.heads.sensitivity(target, chosen)
+
+    # -- changes, as tensors -------------------------------------------------------------------------------
+
+    def sample_changes(self, target: Target) -> Tensor:
+        """(n,) predicted change of the target's loss if a training sample were removed."""
+        return self.sensitivity(target).of_samples()
+
+    def label_changes(self, target: Target) -> Tensor:
+        """(n, concepts) predicted change if a concept label were flipped; NaN where it is missing."""
+        return changes_of_flips(self.heads, self.sensitivity(target), self._flips)
+
+    def concept_changes(self, target: Target) -> Tensor:
+        """(concepts,) predicted change of the target's class loss if a concept were removed."""
+        if not bool(target.shares.any()):
+            raise InputError(
+                "concepts are ranked by the class loss, for the loss of a concept that is gone cannot be compared; "
+                "ask with loss='class' or 'all'"
+            )
+        only = dataclasses.replace(
+            target, terms=dataclasses.replace(target.terms, weights=target.terms.weights * 0)
+        )
+        changes = class_changes_without(self.heads, only)
+        if self.method == "ekfac":
+            through = self.sensitivity(only).of_columns()
+            concepts = self.editor.model.layout.concepts
+            changes = changes + torch.stack([through[list(concept.columns)].sum() for concept in concepts])
+        return changes
+
+    def group_change(self, ids: Sequence[str], target: Target) -> float:
+        """Predicted change of the target's loss if some training samples were removed together."""
+        train = self.editor.state.train
+        return self.sensitivity(target).of_group(torch.tensor([train.row(one) for one in ids]))
+
+    # -- tables --------------------------------------------------------------------------------------------
+
+    def samples(self, of: str | Sequence[str] = "val", **options: Any) -> pandas.DataFrame:
+        """:func:`influence` with ``kind="samples"``."""
+        return self.table("samples", of, **options)
+
+    def labels(self, of: str | Sequence[str] = "val", **options: Any) -> pandas.DataFrame:
+        """:func:`influence` with ``kind="labels"``."""
+        return self.table("labels", of, **options)
+
+    def concepts(self, of: str | Sequence[str] = "val", **options: Any) -> pandas.DataFrame:
+        """:func:`influence` with ``kind="concepts"``."""
+        return self.table("concepts", of, **options)
+
+    def table(
+        self,
+        kind: str,
+        of: str | Sequence[str] = "val",
+        *,
+        loss: str = "all",
+        label: str | None = None,
+        top: int | None = None,
+        exact: int = 0,
+    ) -> pandas.DataFrame:
+        """:func:`influence`."""
+        if kind not in KINDS:
+            raise unknown_name("kind", kind, KINDS, "influence")
+        for name, number in (("top", top), ("exact", exact)):
+            if number is not None and number < (name == "top"):
+                raise InputError(f"influence: {name} must be at least {int(name == 'top')}, got {number}")
+        if exact and not self.exact:
+            raise InputError(
+                "exact= solves both heads again, which is retraining with a frozen backbone only; preview the edit "
+                "with method 'retrain' instead"
+            )
+        target = self.target(of, loss, label)
+        if kind == "samples":
+            frame = self._sample_table(self.sample_changes(target), top)
+        elif kind == "labels":
+            frame = self._label_table(self.label_changes(target), top)
+        else:
+            frame = self._concept_table(self.concept_changes(target), top)
+        if exact:
+            frame["actual"] = self._actual(kind, frame, target, exact)
+        return frame
+
+    def _sample_table(self, changes: Tensor, top: int | None) -> pandas.DataFrame:
+        import pandas
+
+        train, rows = self.editor.state.train, _ranked(changes, top)
+        return pandas.DataFrame(
+            {
+                "id": [train.ids[row] for row in rows.tolist()],
+                "concept": None,
+                "label": [train.label_of(row) for row in rows.tolist()],
+                "change": changes[rows].numpy(),
+            }
+        )
+
+    def _label_table(self, changes: Tensor, top: int | None) -> pandas.DataFrame:
+        import pandas
+
+        train, concepts = self.editor.state.train, self.editor.model.layout.concepts
+        places = _ranked(changes.flatten(), top)
+        labels, flipped = train.concepts, self._flips.labels
+        found: dict[str, list[Any]] = {"id": [], "concept": [], "label": [], "flipped": []}
+        for place in places.tolist():
+            row, concept = place // len(concepts), concepts[place % len(concepts)]
+            found["id"].append(train.ids[row])
+            found["concept"].append(concept.name)
+            found["label"].append(flipped_value(concept, labels[row]))
+            found["flipped"].append(flipped_value(concept, flipped[row]))
+        return pandas.DataFrame(found | {"change": changes.flatten()[places].numpy()})
+
+    def _concept_table(self, changes: Tensor, top: int | None) -> pandas.DataFrame:
+        import pandas
+
+        concepts, rows = self.editor.model.layout.concepts, _ranked(changes, top)
+        names = [concepts[row].name for row in rows.tolist()]
+        return pandas.DataFrame({"id": None, "concept": names, "change": changes[rows].numpy()})
+
+    def _actual(self, kind: str, frame: pandas.DataFrame, target: Target, count: int) -> list[float]:
+        """What really happens, for the first rows; NaN for the others."""
+        found = [float("nan")] * len(frame)
+        count = min(count, len(frame))
+        with progress("Solving again", count) as bar:
+            for place in range(count):
+                row = frame.iloc[place]
+                if kind == "samples":
+                    edit = Edit(remove_samples=[row["id"]])
+                elif kind == "labels":
+                    value = row["flipped"]
+                    value = None if isinstance(value, float) and value != value else value
+                    edit = Edit(correct_concepts=[(row["id"], row["concept"], value)])
+                else:
+                    edit = Edit(remove_concepts=[row["concept"]])
+                found[place] = actual_change(self.editor, target, edit)
+                bar.advance()
+        return found
+
+
+def _ranked(changes: Tensor, top: int | None) -> Tensor:
+    """Places in order, the most negative change first; NaN left out. With ``top`` only so many from both ends."""
+    known = (~changes.isnan()).nonzero().flatten()
+    values = changes[known]
+    if top is None or len(known) <= 2 * top:
+        return known[values.argsort(stable=True)]
+    # Of half a million labels only the ends are sorted; among equals the first in order of the data come first.
+    low, high = values.kthvalue(top).values, values.kthvalue(len(values) - top + 1).values
+    ends = ((values <= low).nonzero().flatten(), (values >= high).nonzero().flatten())
+    first, last = (end[values[end].argsort(stable=True)] for end in ends)
+    return known[torch.cat([first[:top], last[-top:]])]
+
+
+def influence(
+    model: ConceptBottleneck | Editor | Influence,
+    data: Dataset | None = None,
+    of: str | Sequence[str] = "val",
+    kind: str = "samples",
+    *,
+    loss: str = "all",
+    label: str | None = None,
+    method: str = "auto",
+    top: int | None = None,
+    exact: int = 0,
+) -> pandas.DataFrame:
+    """Which training samples, concept labels or concepts help and harm a prediction or a metric.
+
+    ``change`` is the predicted change of the target's loss if the sample or concept were removed, or the concept
+    label flipped. The most harmful come first: a negative change means that the loss falls without them.
+
+    Parameters
+    ----------
+    model
+        A trained model, or an :class:`ecbm.Editor` of it, which keeps what it computes for the next question.
+    data
+        The dataset it was trained on; not with an editor.
+    of
+        The target: ``"val"`` (or another split), the id of one sample of any split, or several ids.
+    kind
+        ``"samples"`` (removed), ``"labels"`` (concept labels, flipped) or ``"concepts"`` (removed; the change is
+        that of the class loss).
+    loss
+        ``"all"``: mean loss of a concept label plus mean loss of a class label. ``"class"``, ``"concepts"``, or
+        one concept's name: that part alone.
+    label
+        A class: −log of its probability is the target, instead of the loss against the samples' own labels.
+    method
+        ``"auto"``; for deep backbones also ``"heads"`` or ``"ekfac"`` (:class:`Influence`).
+    top
+        Only so many of the most harmful and of the most helpful; all by default.
+    exact
+        With a frozen backbone: carry the first so many changes out, each on its own, and add what really happens
+        as a column ``actual``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        ``id``, ``concept`` and ``change``, one row a sample, label or concept; ``label`` is what it is now and
+        ``flipped`` what it would become.
+
+    Examples
+    --------
+    >>> import ecbm
+    >>> data = ecbm.datasets.breast_cancer()
+    >>> model = ecbm.train(data, ecbm.Recipe(backbone="linear"))
+    >>> table = ecbm.influence(model, data, of="tumour-019", kind="labels", top=3)
+    >>> list(table.columns), len(table)
+    (['id', 'concept', 'label', 'flipped', 'change'], 6)
+    """
+    if isinstance(model, ConceptBottleneck):
+        if data is None:
+            raise InputError("influence: a model needs the dataset it was trained on: influence(model, data)")
+        model = Editor(model, data)
+    elif data is not None:
+        raise InputError("influence: an editor has its data; leave data out")
+    asked = model if isinstance(model, Influence) else Influence(model, method=method)
+    return asked.table(kind, of, loss=loss, label=label, top=top, exact=exact)
