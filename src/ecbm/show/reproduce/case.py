@@ -40,9 +40,9 @@ class Asked:
     settings: Path | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Case:
-    """One experiment on one dataset."""
+    """One experiment on one dataset; the same object for the same question, so that it can be a key of caches."""
 
     experiment: str
     data_name: str
@@ -123,6 +123,7 @@ def _data(asked: Asked) -> tuple[str, Dataset, Recipe]:
     return name, data, Recipe(backbone=backbone, **options)
 
 
+@functools.lru_cache(maxsize=8)
 def open_case(asked: Asked, experiment: str) -> Case:
     """Read the dataset, and put together what an experiment needs."""
     name, data, recipe = _data(asked)

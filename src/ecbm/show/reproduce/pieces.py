@@ -9,9 +9,13 @@ from typing import Any
 
 from ecbm.read.dataset import Dataset
 from ecbm.show.reproduce.case import Case
-from ecbm.show.reproduce.store import code_digest, digest_of
+from ecbm.show.reproduce.settings import WORDS
+from ecbm.show.reproduce.store import ENGINE, code_digest, digest_of
 
 __all__ = ["Piece", "experiment_module", "models_of", "piece_name", "telling_module"]
+
+
+_HERE = "show/reproduce"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +49,7 @@ def piece_name(case: Case, piece: Piece) -> str:
     Settings of how many repetitions there are and of words do not count, so that more seeds can be added later.
     """
     module = case.experiment.replace("-", "_")
-    computing = ("read", "train", "curvature", "edit", "verify", "show/reproduce/scenarios.py",
-                 "show/reproduce/judging.py", "show/reproduce/candidates.py", "show/reproduce/comparing.py",
-                 f"show/reproduce/experiments/{module}.py")  # fmt: skip
-    settings = {key: case.settings[key] for key in case.settings if key not in ("repetitions", "title", "what")}
+    computing = ("read", "train", "curvature", "edit", "verify", *ENGINE, f"{_HERE}/experiments/{module}.py")
+    settings = {key: value for key, value in case.settings.items() if key not in ("repetitions", *WORDS)}
     facts = (case.data.fingerprint, case.recipe.to_dict(), settings, piece.options, code_digest(*computing))
     return f"{case.experiment}-{piece.repetition}-{digest_of(piece.title, piece.repetition, *facts)}"

@@ -23,6 +23,7 @@ from ecbm.show.reproduce.case import Asked, Case, open_case
 from ecbm.show.reproduce.figures import require_matplotlib
 from ecbm.show.reproduce.findings import Findings
 from ecbm.show.reproduce.pieces import Piece, experiment_module, models_of, piece_name, telling_module
+from ecbm.show.reproduce.settings import WORDS
 from ecbm.show.reproduce.writing import write_findings
 
 __all__ = ["Shard", "run_experiments"]
@@ -179,7 +180,7 @@ def _about(case: Case, asked: Asked, pieces: Sequence[Piece]) -> dict[str, Any]:
         "command": command_of(case, asked),
         "data": {"name": case.data_name, "fingerprint": case.data.fingerprint, **counts},
         "recipe": case.recipe.to_dict(),
-        "settings": {key: value for key, value in case.settings.items() if key not in ("title", "what")},
+        "settings": {key: value for key, value in case.settings.items() if key not in WORDS},
         "environment": machine | {"cores": os.cpu_count()},
     }
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from ecbm.errors import InputError, unknown_name
 
-__all__ = ["NAMES", "Settings", "read_settings"]
+__all__ = ["NAMES", "WORDS", "Settings", "read_settings"]
 
 NAMES = ("table1", "ratios", "concept-importance", "harmful", "periodic", "membership", "visual", "bounds")
 _LAYERS = ("frozen", "deep", "quick")
+# Settings that say something and decide nothing.
+WORDS = ("title", "what", "needs", "time")
 
 Settings = Mapping[str, Any]
 

@@ -18,9 +18,12 @@ from ecbm.train.model import ConceptBottleneck, Provenance
 from ecbm.train.recipe import Recipe
 from ecbm.train.train import train
 
-__all__ = ["Store", "code_digest", "digest_of"]
+__all__ = ["ENGINE", "Store", "code_digest", "digest_of"]
 
 _PACKAGE = Path(errors.__file__).parent
+_ENGINE_FILES = ("scenarios", "judging", "candidates", "comparing", "removals")
+# What figures depend on beside the rooms that compute.
+ENGINE = tuple(f"show/reproduce/{name}.py" for name in _ENGINE_FILES)
 
 
 @functools.cache
@@ -120,8 +123,5 @@ class Store:
             file.write(json.dumps({"key": key, "run": self._run(), "rows": rows}) + "\n")
 
     def _run(self) -> str:
-        computing = ("read", "train", "curvature", "edit", "verify", *_ENGINE)
+        computing = ("read", "train", "curvature", "edit", "verify", *ENGINE)
         return f"{code_digest(*computing)}{' quick' if self.quick else ''}"
-
-
-_ENGINE = tuple(f"show/reproduce/{name}.py" for name in ("scenarios", "judging", "candidates", "comparing"))
