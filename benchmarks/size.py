@@ -1,11 +1,13 @@
 """Many pictures on a small machine: time and memory of making a workspace, extracting, training and editing.
 
-    python benchmarks/size.py [--pictures 200000] [--backbone pretrained] [--input-size 64] [--json FILE]
+    python benchmarks/size.py [--pictures 200000] [--backbone pretrained] [--input-size 64] [--processes 1]
+                              [--folder FOLDER] [--json FILE]
 
 Draws birds at 64 px piece by piece into a zip of JPEG files with a table beside it, and then runs the command line
 as a user would: ``ecbm init``, ``ecbm train`` (frozen network: extraction, heads), ``ecbm edit`` of 100 labels.
-Peak memory is the largest resident set of each command. Times are processor time, because other work on the machine
-slows the clock.
+Peak memory is the largest resident set of each command (with several processes: of one of them). Times are
+processor time, of all processes together, because other work on the machine slows the clock. ``--folder`` keeps the
+pictures, for another run.
 """
 
 from __future__ import annotations

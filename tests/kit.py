@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -93,6 +94,15 @@ def python(*arguments: str | Path, **environment: str) -> subprocess.CompletedPr
         env=os.environ | environment,
         check=False,
     )
+
+
+def torchrun(count: int) -> list[str]:
+    """Arguments with which this Python starts a script (or ``-m MODULE``) in several processes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    return ["-m", "torch.distributed.run", "--nproc-per-node", str(count), *place]
 
 
 def _safe_length(objective: Callable[[Tensor], Tensor], at: Tensor, step: Tensor, gradient: Tensor) -> float:

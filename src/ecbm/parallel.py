@@ -8,12 +8,19 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["all_reduce_sum", "broadcast", "gather_rows", "join_group", "rank", "shard", "world_size"]
+__all__ = [
+    "agreed", "all_reduce_sum", "alone", "broadcast", "gather_rows", "join_group", "rank", "shard", "wait",
+    "world_size",
+]  # fmt: skip
+
+_alone = False
 
 
 def join_group() -> None:
@@ -22,7 +29,8 @@ def join_group() -> None:
         # Before there is a group: the module keeps the group of its first import in default arguments, and torch
         # imports it with the first optimiser. A group that is kept lives on with its threads after it is destroyed.
         importlib.import_module("torch.distributed.nn.functional")
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        # Heads are solved on the CPU, so sums of tensors there are needed in any case.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
         atexit.register(_leave_group)
 
 
@@ -39,12 +47,23 @@ def _leave_group() -> None:
 
 def rank() -> int:
     """Number of this process; 0 when alone."""
-    return dist.get_rank() if dist.is_initialized() else 0
+    return dist.get_rank() if dist.is_initialized() and not _alone else 0
 
 
 def world_size() -> int:
     """Number of processes; 1 when alone."""
-    return dist.get_world_size() if dist.is_initialized() else 1
+    return dist.get_world_size() if dist.is_initialized() and not _alone else 1
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Work of this process for itself while the others wait: nothing inside the block is shared out."""
+    global _alone
+    before, _alone = _alone, True
+    try:
+        yield
+    finally:
+        _alone = before
 
 
 def shard(count: int) -> range:
@@ -65,6 +84,18 @@ def broadcast(*tensors: Tensor, source: int = 0) -> None:
     if world_size() > 1:
         for tensor in tensors:
             dist.broadcast(tensor, source)
+
+
+def wait() -> None:
+    """Wait until every process has come here."""
+    all_reduce_sum(torch.zeros(1))
+
+
+def agreed(number: int) -> int:
+    """The number that the first process gives, in every process."""
+    told = torch.tensor([number])
+    broadcast(told)
+    return int(told)
 
 
 def gather_rows(mine: Tensor, count: int) -> Tensor:

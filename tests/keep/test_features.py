@@ -84,6 +84,15 @@ def test_a_cold_edit_needs_neither_the_network_nor_its_library(tmp_path, data):
     assert (done.stdout, done.returncode) == ("0\n", 0), done.stderr
 
 
+def test_maps_are_kept_of_the_samples_that_training_reads(tmp_path, data):
+    made = Workspace.create(tmp_path / "ward", data, networks_kit.own(frozen="until:first", epochs=1))
+    made.train()
+    model = made.model()
+    for split, there in (("train", True), ("val", True), ("test", False)):
+        assert set(kept(made.folder, model, data.split(split))) == {there}
+    assert len(model.predict(data.split("test"))) == len(data.split("test"))
+
+
 def test_added_samples_are_computed_once_and_kept(workspace, passes):
     added = some_more()
     reopened(workspace).edit(ecbm.Edit(add_samples=added))

@@ -6,8 +6,10 @@ import pytest
 
 import ecbm
 
-OPTIONS = ("--augment", "flip,crop=0.1", "--class-balanced", "--accumulate", "2", "--backbone-rate", "0.5")
-FIELDS = {"augment": {"flip": 0.5, "crop": 0.1}, "class_balanced": True, "accumulate": 2, "backbone_rate": 0.5}
+OPTIONS = ("--augment", "flip,crop=0.1", "--class-balanced", "--accumulate", "2", "--backbone-rate", "0.5",
+           "--sync-batchnorm")  # fmt: skip
+FIELDS = {"augment": {"flip": 0.5, "crop": 0.1}, "class_balanced": True, "accumulate": 2, "backbone_rate": 0.5,
+          "sync_batchnorm": True}  # fmt: skip
 
 
 def test_options_of_a_deep_training_are_kept_and_come_out_again_to_the_bit(tmp_path, machine):

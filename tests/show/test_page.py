@@ -182,7 +182,7 @@ def test_writing_makes_folders_and_replaces_the_old_page_whole(tmp_path, monkeyp
 
 def rules(selector: str, media: str = "") -> str:
     """What the style sheet says about a selector, on any screen or within a media query."""
-    style = (Path(page_module.__file__).parent / "page.css").read_text("utf-8")
+    style = (Path(page_module.__file__).parent / "assets" / "page.css").read_text("utf-8")
     queries = dict(re.findall(r"^@media ([^{]*) {\n(.*?)^}", style, re.DOTALL | re.MULTILINE))
     text = queries[media] if media else re.sub(r"^@media [^{]* {\n.*?^}", "", style, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
@@ -240,3 +240,17 @@ def test_a_chart_has_a_drawing_for_either_screen_and_text_of_one_size():
     assert "display: none" in rules(".chart .plot svg.narrow")
     assert "display: none" in rules(".chart .plot svg.wide", "(max-width: 34rem)")
     assert "display: block" in rules(".chart .plot svg.narrow", "(max-width: 34rem)")
+
+
+def test_the_page_takes_its_colours_from_the_tokens_alone():
+    folder = Path(page_module.__file__).parent / "assets"
+    tokens = (folder / "tokens.css").read_text("utf-8")
+    known = set(re.findall(r"^\s*(--[\w-]+):", tokens, re.MULTILINE))
+    assert "--wrong: #a94a12;" in tokens
+    for sheet in folder.glob("*.css"):
+        text = sheet.read_text("utf-8")
+        own = set(re.findall(r"(--[\w-]+):", text))
+        assert set(re.findall(r"var\((--[\w-]+)", text)) <= known | own | {"--p", "--c", "--ratio"}, sheet.name
+        if sheet.name != "tokens.css":
+            assert not set(re.findall(r"#[0-9a-f]{3,8}\b", text)) - {"#fff"}, sheet.name
+    assert tokens in Page("t").html()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import textwrap
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+import kit
 import networks_kit
 from ecbm.errors import InputError
 from ecbm.train import networks
@@ -133,6 +138,30 @@ def test_a_library_that_is_not_installed_says_what_to_install(monkeypatch):
     monkeypatch.setitem(networks.importlib.sys.modules, "timm", None)
     with pytest.raises(InputError, match=r"pip install 'ecbm\[pretrained\]'"):
         build_network("timm:resnet18")
+
+
+def test_a_library_whose_operators_on_boxes_do_not_load_serves_all_the_same(tmp_path):
+    # What torchvision's import does where its compiled part belongs to another torch.
+    package = """
+    import torch
+    started = True
+    @torch.library.register_fake("torchvision::nms")
+    def described(dets, scores, iou_threshold):
+        return dets.new_empty(0)
+    """
+    (tmp_path / "torchvision.py").write_text(textwrap.dedent(package))
+    code = """
+    import torch
+    from ecbm.train.networks import import_library
+    print(import_library("torchvision").started)
+    try:
+        torch.ops.torchvision.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
+    except NotImplementedError:
+        print("said so")
+    """
+    paths = os.pathsep.join([str(tmp_path), *(path for path in sys.path if path)])
+    done = kit.python("-c", textwrap.dedent(code), PYTHONPATH=paths)
+    assert (done.stdout, done.returncode) == ("True\nsaid so\n", 0), done.stderr
 
 
 @pytest.mark.parametrize("kind", ["pth", "safetensors"])

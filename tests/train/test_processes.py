@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 
 import pytest
 import torch
 
-from kit import python
+from kit import python, torchrun
 
 # One run of the fixture for all tests here, also where tests are spread over processes.
 pytestmark = pytest.mark.xdist_group("processes")
@@ -21,6 +20,7 @@ torch.set_num_threads(1)
 import ecbm
 from ecbm import parallel
 from ecbm.progress import silence
+import networks_kit
 from kit import pictures, tabular
 from torch import nn
 
@@ -44,6 +44,7 @@ CASES = {
     "mlp": (tabular(601, seed=1), ecbm.Recipe(backbone="mlp", hidden=(32,), epochs=6)),
     "joint": (tabular(301, seed=1), ecbm.Recipe(backbone="linear", regime="joint", epochs=3)),
     "convnet": (pictures(161), ecbm.Recipe(backbone="convnet", epochs=3)),
+    "frozen": (pictures(161), networks_kit.own()),
     # Slowly: at the usual rate Adam makes of rounding what no test can tell from other statistics.
     "each its own": (pictures(161), ecbm.Recipe(backbone="convnet", epochs=3, learning_rate=1e-3)),
     "synchronised": (
@@ -79,11 +80,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("processes")
     script = folder / "script.py"
     script.write_text(f"import sys; sys.path[:0] = {[p for p in sys.path if p]!r}\n" + SCRIPT)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    run = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-addr", "127.0.0.1"]
-    for name, start in (("one", []), ("several", [*run, "--master-port", str(port)])):
+    for name, start in (("one", []), ("several", torchrun(2))):
         (folder / name).mkdir()
         done = python(*start, script, folder / name, name)
         assert done.returncode == 0, done.stderr[-3000:]
@@ -94,7 +91,7 @@ def results(tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("case", ["linear", "one concept"])
+@pytest.mark.parametrize("case", ["linear", "one concept", "frozen"])
 def test_convex_heads_are_the_same_to_1e_6(results, case):
     one, several = results[case]
     for part in ("concept_head", "label_head"):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ecbm import parallel
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.edit.files import read_edit
@@ -154,10 +155,14 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
         device=workspace.device,
     )
     model = trained.model
-    editor = Editor(model, data, device=workspace.device)
-    editor.state.prepare(trained.design, trained.basis)
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
-    return _keep_trained(workspace, version, editor, "trained", [*signed, *how])
+    if parallel.rank() != 0:  # the processes of one training have the same model, which the first one keeps
+        return parallel.agreed(0)
+    with parallel.alone():
+        editor = Editor(model, data, device=workspace.device)
+        editor.state.prepare(trained.design, trained.basis)
+        number = _keep_trained(workspace, version, editor, "trained", [*signed, *how])
+    return parallel.agreed(number)
 
 
 def adopt_model(workspace: Workspace, model: ConceptBottleneck, *, signature: Signature) -> int:

@@ -212,6 +212,7 @@ def _not_reached(workspace: Workspace, model: ConceptBottleneck | None, report: 
         words.append(traces["words"] if traces is not None else "what the backbone learnt from the samples")
         words[-1] += " (--tail trains its last layers on without them, --method retrain all of it)"
     words += [
+        "reports that 'ecbm report' wrote elsewhere than into the workspace's exports: they show samples",
         "backups, snapshots and other copies of this folder",
         "what the disk itself keeps of overwritten blocks, and the history of your shell",
     ]

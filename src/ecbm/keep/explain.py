@@ -8,7 +8,7 @@ from typing import Any
 
 from ecbm.words import counted, local_time, summary_words
 
-__all__ = ["explain"]
+__all__ = ["explain", "said_labels"]
 
 _MOST = 20
 
@@ -46,11 +46,11 @@ def explain(item: dict[str, Any], current: int) -> Iterator[str]:
 def _edit_lines(edit: dict[str, Any], before: dict[str, Any], target: str) -> Iterator[str]:
     # Versions of before old values were recorded have none; then only the new one is shown.
     types = edit.get("concept_types", {})
-    values = {(i, concept): value for i, concept, value in _labels(before.get("correct_concepts", []), types)}
+    values = {(i, concept): value for i, concept, value in said_labels(before.get("correct_concepts", []), types)}
     classes = {one["id"]: one["label"] for one in before.get("correct_labels", [])}
     lines = [
         f"  {i}: {concept} {_from(values.get((i, concept)))}→ {value}"
-        for i, concept, value in _labels(edit.get("correct_concepts", []), types)
+        for i, concept, value in said_labels(edit.get("correct_concepts", []), types)
     ]
     lines += [
         f"  {one['id']}: {target} {_from(classes.get(one['id']))}→ {one['label']}"
@@ -66,7 +66,7 @@ def _edit_lines(edit: dict[str, Any], before: dict[str, Any], target: str) -> It
         yield f"  … and {len(lines) - _MOST} more ('ecbm show --json' lists all)"
 
 
-def _labels(corrections: Sequence[dict[str, Any]], types: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def said_labels(corrections: Sequence[dict[str, Any]], types: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Sample, concept and value of corrections; the columns of one concept are said as one value."""
     if not types:
         yield from ((one["id"], one["concept"], _value(one["value"])) for one in corrections)

@@ -106,6 +106,13 @@ class Records:
             counts = {v.version: _commitment_count(connection, v.sequence) for v in versions}
         return [_described(v, found[v.sequence], counts[v.version], most_items) for v in versions]
 
+    def source(self) -> str:
+        """Where the data was read from, as it was given; empty where it is not known (built in, erased)."""
+        with database.reading(self.folder) as connection:
+            first = connection.execute("SELECT min(sequence) FROM versions").fetchone()[0]
+            found = [] if first is None else ledger.details_of(connection, [first], ("source",))[first]
+        return str(found[0].content) if found else ""
+
     def counts(self) -> dict[str, int]:
         """How many versions, ledger entries and files there are, and their size."""
         with database.reading(self.folder) as connection:
@@ -115,6 +122,17 @@ class Records:
                 "(SELECT count(*) FROM redo)"
             ).fetchone()
         return dict(zip(("versions", "ledger_entries", "files", "bytes", "redo"), one, strict=True))
+
+    def entry_hashes(self) -> dict[int, str]:
+        """The hash of every ledger entry, by its number; each has those before it in it."""
+        with database.reading(self.folder) as connection:
+            rows = connection.execute("SELECT sequence, hash FROM ledger ORDER BY sequence").fetchall()
+        return {sequence: bytes(found).hex() for sequence, found in rows}
+
+    def chain_problems(self) -> list[str]:
+        """What is wrong with the ledger's chain or with the details that are left; nothing if it is sound."""
+        with database.reading(self.folder) as connection:
+            return ledger.verify(connection)
 
     def ledger_hash(self) -> str:
         """The hash of the last ledger entry, which all earlier ones go into. Kept elsewhere, it proves them."""

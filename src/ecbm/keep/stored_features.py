@@ -48,11 +48,14 @@ class StoredRows:
         :meth:`keep` (an edit, which may never be committed).
     """
 
+    shared: bool
+
     def __init__(self, folder: Path, front: Front, *, writes: bool) -> None:
         name = front.settings.identity[:24]
         self._rows, self._index = folder / f"{name}.rows", folder / f"{name}.index"
         self._about = folder / f"{name}.json"
         self._shape, self._writes, self._front = front.shape, writes, front
+        self.shared = writes
         self._kind = np.dtype(np.float16 if front.precision == torch.float16 else np.float32)
         self._size = self._kind.itemsize * int(np.prod(front.shape))
         self._fresh = MemoryRows(front.shape, front.precision)
@@ -133,13 +136,16 @@ class StoredRows:
     def _write(self, digests: RowDigests, rows: Tensor) -> None:
         if not len(digests):
             return
-        if not self._about.exists():
-            durable.make_folder(self._about.parent)
-            about = json.dumps(self._front.settings.to_dict(), indent=1).encode()
-            durable.write_new(self._about, about)
+        durable.make_folder(self._about.parent)
         with exclusive(self._about.with_suffix(".lock")):
+            if not self._about.exists():
+                about = json.dumps(self._front.settings.to_dict(), indent=1).encode()
+                durable.write_new(self._about, about)
             self._read_index()
             self._append(digests, rows)
+
+    def refresh(self) -> None:
+        self._read_index()
 
     def _append(self, digests: RowDigests, rows: Tensor) -> None:
         contents = [row.tobytes() for row in rows.cpu().contiguous().numpy().astype(self._kind)]

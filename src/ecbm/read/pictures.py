@@ -150,15 +150,10 @@ class PictureStore:
     def _decode_into(
         self, target: NDArray[np.uint8], indices: NDArray[np.int64], places: NDArray[np.int64]
     ) -> None:
-        tag = f"uint8{target.shape[1:]}".encode()
-
         def one(index: int, place: int) -> None:
             target[place] = self._decode(index)
             if not self._digested[index]:
-                digest = hashlib.blake2b(tag, digest_size=DIGEST_SIZE)
-                digest.update(target[place].data)
-                self._digests[index] = np.frombuffer(digest.digest(), np.uint8)
-                self._digested[index] = True
+                self._digest(index, target[place])
 
         pairs = zip(indices.tolist(), places.tolist(), strict=True)
         if len(indices) < 16 or _THREADS == 1:
@@ -174,6 +169,12 @@ class PictureStore:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def _digest(self, index: int, pixels: NDArray[np.uint8]) -> None:
+        digest = hashlib.blake2b(f"uint8{pixels.shape}".encode(), digest_size=DIGEST_SIZE)
+        digest.update(pixels.data)
+        self._digests[index] = np.frombuffer(digest.digest(), np.uint8)
+        self._digested[index] = True
 
     def _zip(self) -> zipfile.ZipFile:
         # A forked process shares the file offset of an open archive with its parent; each opens its own.

@@ -14,7 +14,7 @@ from ecbm.files import write_text
 from ecbm.show.page_cards import Badge, Card, ConceptBar, card_block, key, share
 from ecbm.show.page_chart import Points, line_chart
 
-__all__ = ["Badge", "Card", "ConceptBar", "Page"]
+__all__ = ["Badge", "Card", "ConceptBar", "Page", "style_sheet"]
 
 Value = str | int | float
 
@@ -25,6 +25,13 @@ _NARROW = 5
 class Page:
     """A page put together block by block; every method returns the page.
 
+    Parameters
+    ----------
+    title, subtitle, above
+        The heading, and a line below and above it.
+    style
+        Style sheets of the package on top of those that every page has.
+
     Examples
     --------
     >>> page = Page("A report", "What the model learnt")
@@ -33,14 +40,18 @@ class Page:
     True
     """
 
-    def __init__(self, title: str, subtitle: str = "") -> None:
-        self.title, self.subtitle = title, subtitle
+    def __init__(self, title: str, subtitle: str = "", above: str = "", style: Sequence[str] = ()) -> None:
+        self.title, self.subtitle, self.above, self._style = title, subtitle, above, tuple(style)
         self._sections: list[tuple[str, list[str]]] = [("", [])]
 
     def section(self, title: str, lead: str = "") -> Page:
         """Start a section; what follows belongs to it."""
         self._sections.append((title, [f'<p class="lead">{escape(lead)}</p>'] if lead else []))
         return self
+
+    def block(self, html: str) -> Page:
+        """A block of HTML as it is: what it is made of must be escaped already (:mod:`ecbm.show.page_parts`)."""
+        return self._add(html)
 
     def text(self, paragraph: str) -> Page:
         """A paragraph."""
@@ -117,12 +128,13 @@ class Page:
         body = "\n".join(parts)
         subtitle = f'<p class="subtitle">{escape(self.subtitle)}</p>' if self.subtitle else ""
         contents = f'<nav aria-label="Sections"><ul>{"".join(links)}</ul></nav>' if len(links) > 1 else ""
-        style = resources.files("ecbm.show").joinpath("page.css").read_text("utf-8")
+        style = style_sheet("tokens", "page", *self._style)
+        above = f'<p class="above">{escape(self.above)}</p>' if self.above else ""
         return (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(self.title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
-            f'<header class="hero"><div class="wrap"><h1>{escape(self.title)}</h1>{subtitle}{contents}'
+            f'<header class="hero"><div class="wrap">{above}<h1>{escape(self.title)}</h1>{subtitle}{contents}'
             f'</div></header>\n<main><div class="wrap">\n{body}\n</div></main>\n'
             f'<footer><div class="wrap">Written by ecbm {escape(__version__)}.</div></footer>\n'
             "</body>\n</html>\n"
@@ -147,6 +159,12 @@ _ARROW = (
 )
 
 
+def style_sheet(*names: str) -> str:
+    """Style sheets of the package, one after the other; ``tokens`` holds the colours that all of them use."""
+    folder = resources.files("ecbm.show").joinpath("assets")
+    return "\n".join(folder.joinpath(f"{name}.css").read_text("utf-8") for name in names)
+
+
 def _written(value: Value) -> str:
     if isinstance(value, str):
         return value
@@ -154,7 +172,10 @@ def _written(value: Value) -> str:
 
 
 def _is_number(value: Value) -> bool:
-    return not isinstance(value, str) or re.fullmatch(r"[-+−±]?[\d.,]+ ?[%s×]?", value) is not None
+    return (
+        not isinstance(value, str)
+        or re.fullmatch(r"[-+−±]?[\d.,]+(?: to [\d.,]+)? ?(?:[%s×]|points)?", value) is not None
+    )
 
 
 def _anchor(title: str, taken: set[str]) -> str:

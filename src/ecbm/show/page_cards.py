@@ -128,7 +128,7 @@ def key(cards: Iterable[Card]) -> str:
         return ""
     return (
         '<p class="key">Bars show predicted probabilities. The dot is the true value: filled for yes, open '
-        "for no. A prediction on the wrong side of one half is set in orange; a corrected one is shaded.</p>"
+        "for no. A prediction on the wrong side of one half is set in rust; a corrected one is shaded.</p>"
     )
 
 

@@ -24,6 +24,9 @@ __all__ = ["SeenInputs", "extract", "extract_missing", "pictures_of", "seen_thro
 
 # Pictures that are decoded together and whose features are kept together: what a killed process loses.
 _BATCH = 64
+# Processes that keep their own parts wait for each other every so many batches: one that is far behind the others
+# would let their last wait run out of time.
+_TOGETHER = 64
 _DERIVED = ("x", "_parts", "_selections")
 
 
@@ -87,9 +90,11 @@ def extract_missing(data: Dataset) -> None:
 def extract(front: Front, inputs: Inputs, digests: RowDigests, rows: np.ndarray) -> None:
     """Put ``rows`` of the inputs through a front and keep what comes out.
 
-    While one batch goes through the network, the next is decoded by other threads. Processes share each batch. One
-    that is killed loses a batch at most, where what is kept lies on disk.
+    While one batch goes through the network, the next is decoded by other threads. Processes share each batch.
+    Where what is kept lies on disk, each writes its own part, and one that is killed loses a batch at most;
+    otherwise each is given the parts of the others.
     """
+    parallel.wait()  # all have looked what is missing before one of them adds to it
     if not len(rows):
         return
     size = _BATCH * parallel.world_size()
@@ -106,9 +111,16 @@ def extract(front: Front, inputs: Inputs, digests: RowDigests, rows: np.ndarray)
             pixels = coming.result()
             if place + 1 < len(batches):
                 coming = pool.submit(decoded, batches[place + 1])
-            computed = parallel.gather_rows(front.through(pixels), len(batch))
-            front.rows.add(digests.take(batch), computed)
+            computed, mine = front.through(pixels), parallel.shard(len(batch))
+            if front.rows.shared:
+                front.rows.add(digests.take(batch[mine.start : mine.stop]), computed)
+            else:
+                front.rows.add(digests.take(batch), parallel.gather_rows(computed, len(batch)))
             bar.advance(len(batch))
+            if place % _TOGETHER == 0:
+                parallel.wait()
+    parallel.wait()
+    front.rows.refresh()
 
 
 def seen_through(front: Front | None, data: Dataset) -> Dataset:

@@ -15,7 +15,12 @@ __all__ = ["FeatureRows", "MemoryRows"]
 
 
 class FeatureRows(Protocol):
-    """Rows (of any shape, all the same) by digest."""
+    """Rows (of any shape, all the same) by digest.
+
+    ``shared`` says whether what one process adds can be found by the others, after :meth:`refresh`.
+    """
+
+    shared: bool
 
     def has(self, digests: RowDigests) -> NDArray[np.bool_]:
         """Which of these are there."""
@@ -27,6 +32,10 @@ class FeatureRows(Protocol):
 
     def add(self, digests: RowDigests, rows: Tensor) -> None:
         """Keep rows; those that are there already are left as they are."""
+        ...
+
+    def refresh(self) -> None:
+        """Learn of rows that other processes have added."""
         ...
 
 
@@ -47,6 +56,8 @@ class MemoryRows:
     >>> rows.has(digests).tolist(), rows.fetch(digests)[0].tolist()
     ([True, False], [[1.0, 2.0], [0.0, 0.0]])
     """
+
+    shared = False
 
     def __init__(self, shape: tuple[int, ...], precision: torch.dtype = torch.float32) -> None:
         self._values = torch.empty(0, *shape, dtype=precision)
@@ -78,3 +89,6 @@ class MemoryRows:
             if digest not in self._places:
                 self._values[len(self._places)] = row
                 self._places[digest] = len(self._places)
+
+    def refresh(self) -> None:
+        """Nothing: no other process knows of these."""

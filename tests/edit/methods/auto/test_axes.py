@@ -47,6 +47,22 @@ def test_identity_axes_are_adam() -> None:
         torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
 
 
+def test_shares_of_the_rate_are_those_of_pytorchs_groups() -> None:
+    torch.manual_seed(0)
+    ours = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    theirs, x = copy.deepcopy(ours), torch.rand(8, 3)
+    optimiser = AxesAdam(list(ours.parameters()), 0.1, {}, [0.25, 0.25, 1.0, 1.0])
+    groups = [{"params": theirs[0].parameters(), "lr": 0.005}, {"params": theirs[1].parameters(), "lr": 0.02}]
+    reference = torch.optim.Adam(groups, weight_decay=0.1)
+    for _ in range(3):
+        optimiser.step(torch.autograd.grad(ours(x).square().sum(), optimiser.parameters), 0.02)
+        reference.zero_grad()
+        theirs(x).square().sum().backward()
+        reference.step()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+
+
 def _identity(weight: Tensor) -> Axes:
     return Axes(torch.eye(weight.shape[0]), torch.eye(weight.shape[1]))
 

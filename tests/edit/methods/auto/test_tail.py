@@ -18,12 +18,13 @@ from ecbm.edit.heads import label_design, solve_concepts, solve_label, step_labe
 from ecbm.edit.methods.auto.cost import CostModel
 from ecbm.edit.methods.auto.ladder import climb
 from ecbm.edit.methods.auto.rungs import GradientSteps
-from ecbm.edit.methods.auto.tail import LiveTail, _rate
+from ecbm.edit.methods.auto.tail import LiveTail, _gradients, _rate
 from ecbm.edit.methods.base import Options, Outcome
 from ecbm.show.demo_repair import careless
 from ecbm.train import stages
 from ecbm.train.cuts import cuts_of
 from ecbm.train.heads.objectives import LabelObjective, rows_of
+from ecbm.train.terms import terms_of
 from kit import tabular
 
 CLEAN = ecbm.datasets.birds(n=240, size=24)
@@ -210,3 +211,43 @@ def test_steps_of_the_label_head_lower_its_objective_and_go_most_of_the_way(bird
 )  # fmt: skip
 def test_the_rate_follows_steps_and_work(steps: float, work: float, rate: float) -> None:
     assert _rate(steps, work) == pytest.approx(rate)
+
+
+def moved_by(editor: ecbm.Editor, **fields: Any) -> tuple[float, dict[str, Any]]:
+    """How far the live tail takes the last block's weights under a recipe with other fields, and its record."""
+    model = copy.deepcopy(editor.model)
+    model.recipe = model.recipe.replace(**fields)
+    outcome = run(ecbm.Editor(model, editor.data), REPAIR)
+    before, after = (cuts_of(one.backbone)[0].tail.state_dict() for one in (model, outcome.model))
+    far = max(float((after[name] - before[name]).abs().max()) for name in before if name.endswith("weight"))
+    return far, outcome.settings["ladder"][1]
+
+
+def test_the_backbones_share_of_the_rate_holds_for_it_too(birds: ecbm.Editor) -> None:
+    usual, record = moved_by(birds)
+    slow, slowly = moved_by(birds, backbone_rate=1e-3)
+    assert record["learning_rate"] == slowly["learning_rate"]
+    assert record["steps"] == slowly["steps"]
+    assert slow < 0.05 * usual
+
+
+def test_its_steps_take_as_many_samples_as_those_of_training(birds: ecbm.Editor) -> None:
+    _, small = moved_by(birds, batch_size=24)
+    _, large = moved_by(birds, batch_size=12, accumulate=2)
+    assert small["learning_rate"] == large["learning_rate"]
+    assert abs(small["steps"] - large["steps"]) <= 1
+
+
+def test_accumulated_gradients_are_those_of_the_large_batch() -> None:
+    torch.manual_seed(0)
+    data = tabular(60)
+    network, parameters = nn.Linear(6, len(data.concept_names)), []
+    parameters += network.parameters()
+    terms = terms_of(data, torch.ones(len(data.concept_names)), None)
+    for rows in (torch.arange(40), torch.arange(33)):
+        (whole, one), (parts, several) = (
+            _gradients(network, parameters, data.inputs, terms, rows, size) for size in (64, 16)
+        )
+        assert whole == pytest.approx(parts, rel=1e-5)
+        for a, b in zip(one, several, strict=True):
+            torch.testing.assert_close(a, b)

@@ -116,13 +116,21 @@ class AxesAdam:
     """Adam with the L2 in its gradient, along given axes for some parameters and as they lie for the others.
 
     It is PyTorch's function without its optimiser object, whose first use loads the compiler: a second, a whole
-    budget.
+    budget. ``shares`` are shares of the learning rate, one a parameter; all of it by default.
     """
 
     def __init__(
-        self, parameters: Sequence[nn.Parameter], weight_decay: float, axes: Mapping[nn.Parameter, Axes]
+        self,
+        parameters: Sequence[nn.Parameter],
+        weight_decay: float,
+        axes: Mapping[nn.Parameter, Axes],
+        shares: Sequence[float] | None = None,
     ) -> None:
         self.parameters, self.weight_decay = list(parameters), weight_decay
+        shares = shares or [1.0] * len(self.parameters)
+        self.groups = [
+            (share, [n for n, own in enumerate(shares) if own == share]) for share in sorted(set(shares))
+        ]
         self.axes = [axes.get(parameter) for parameter in self.parameters]
         with torch.no_grad():
             self.values = [
@@ -139,22 +147,25 @@ class AxesAdam:
             _lying_as(gradient if turn is None else turn.into(gradient), value)
             for gradient, turn, value in zip(gradients, self.axes, self.values, strict=True)
         ]
-        adam(
-            self.values,
-            along,
-            self.means,
-            self.squares,
-            [],
-            self.counts,
-            fused=self.values[0].device.type in FUSED,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=learning_rate,
-            weight_decay=self.weight_decay,
-            eps=1e-8,
-            maximize=False,
-        )
+        for share, group in self.groups:
+            every = (self.values, along, self.means, self.squares, self.counts)
+            values, given, means, squares, counts = ([tensors[n] for n in group] for tensors in every)
+            adam(
+                values,
+                given,
+                means,
+                squares,
+                [],
+                counts,
+                fused=values[0].device.type in FUSED,
+                amsgrad=False,
+                beta1=0.9,
+                beta2=0.999,
+                lr=learning_rate * share,
+                weight_decay=self.weight_decay,
+                eps=1e-8,
+                maximize=False,
+            )
         for parameter, turn, value in zip(self.parameters, self.axes, self.values, strict=True):
             if turn is not None:
                 parameter.copy_(turn.back(value, parameter.shape))

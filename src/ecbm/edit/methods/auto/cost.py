@@ -136,7 +136,7 @@ class CostModel:
             features,
             concepts,
             classes,
-            recipe.batch_size,
+            recipe.step_size,
             epochs * epoch + forward * samples + concept_head + basis + label_head,
             forward * (samples + validation) + _SOLVING_SHARE * concept_head + basis,
             _LABEL_SHARE * label_head,

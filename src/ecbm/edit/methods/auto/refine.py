@@ -94,7 +94,7 @@ def refine(
     with progress("Refining the backbone", steps) as bar:
         while True:
             generator = torch.Generator().manual_seed((recipe.seed * 7919 + epoch) % 2**63)
-            for rows in torch.randperm(count, generator=generator).split(recipe.batch_size):
+            for rows in torch.randperm(count, generator=generator).split(recipe.step_size):
                 share = done / max(steps, 1)
                 if deadline is not None:
                     share = max(share, (time.monotonic() - started) / max(deadline - started, 1e-9))

@@ -20,6 +20,7 @@ from ecbm.progress import progress
 from ecbm.train.cuts import cuts_of
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.recipe import Recipe
+from ecbm.train.sampling import parts
 from ecbm.train.terms import ConceptTerms
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ class LiveTail:
         steps = max(1, int((work - self._around(ladder, place)) / step))
         trained = steps / _training_steps(model, cost.samples)
         rate = recipe.peak_learning_rate * _rate(trained, steps * step / cost.retraining)
-        optimiser = AxesAdam(
-            [p for p in network.parameters() if p.requires_grad], recipe.concept_regularisation, axes
-        )
+        named = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+        shares = [1.0 if name.startswith("head.") else recipe.backbone_rate for name, _ in named]
+        optimiser = AxesAdam([p for _, p in named], recipe.concept_regularisation, axes, shares)
         done = train_tail(network, optimiser, maps, terms, recipe, steps, rate, ladder.deadline)
         shape = model.seen_shape
         design = tail_design(cut, maps, shape)
@@ -119,7 +120,7 @@ class ConceptTail(nn.Module):
 
 def _training_steps(model: ConceptBottleneck, samples: int) -> int:
     epochs = len(model.provenance.training.get("epochs", ())) or model.recipe.epochs
-    return epochs * -(-samples // model.recipe.batch_size)
+    return epochs * -(-samples // model.recipe.step_size)
 
 
 def _rate(steps: float, work: float) -> float:
@@ -167,25 +168,37 @@ def train_tail(
         torch.manual_seed(recipe.seed)
         share = 0.0
         while share < 1:
-            for rows in batches(count, recipe.batch_size, recipe.seed, epoch):
+            for rows in batches(count, recipe.step_size, recipe.seed, epoch):
                 share = done / steps
                 if deadline is not None:
                     share = max(share, (time.monotonic() - started) / max(deadline - started, 1e-9))
                 if share >= 1:
                     break
-                loss = terms[rows].loss(network(maps.take(rows)).float()) / len(rows)
-                gradients = torch.autograd.grad(loss, optimiser.parameters, materialize_grads=True)
+                loss, gradients = _gradients(network, optimiser.parameters, maps, terms, rows, recipe.batch_size)
                 # The middle of the step counts, so that a single one is not of length zero.
                 warm = min(1.0, (share + 0.5 / steps) / _WARM_UP)
                 optimiser.step(gradients, learning_rate * warm)
                 done += 1
                 if share + 1 / steps > 0.5:
                     average.add()
-                bar.advance(loss=float(loss.detach()))
+                bar.advance(loss=loss)
             epoch += 1
     average.put()
     network.eval()
     return done
+
+
+def _gradients(
+    network: nn.Module, parameters: list[nn.Parameter], maps: Maps, terms: ConceptTerms, rows: Tensor, size: int
+) -> tuple[float, tuple[Tensor, ...]]:
+    """Mean loss of some rows and its gradients, from batches of ``size``, as training accumulates them."""
+    value, summed = 0.0, tuple[Tensor, ...]()
+    for part in parts(rows, size):
+        loss = terms[part].loss(network(maps.take(part)).float()) / len(rows)
+        gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
+        value += float(loss.detach())
+        summed = tuple(a + b for a, b in zip(summed, gradients, strict=True)) if summed else gradients
+    return value, summed
 
 
 def to_training(network: nn.Module) -> None:

@@ -1,0 +1,74 @@
+"""The result of ``ecbm verify``, as far as a report shows it.
+
+Only figures and fixed words are taken: an audit may name samples, and a report outlives the right to name them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from ecbm.errors import InputError
+
+__all__ = ["VERDICTS", "audit_from", "read_audit"]
+
+VERDICTS = {
+    "passed": "The audit could not tell this model from one that was trained without the data in question.",
+    "failed": "The audit found traces of the data in question in this model.",
+    "inconclusive": "The audit is inconclusive: as it was run, it could not have seen a difference.",
+}
+_CONTROLS = ("noop", "retrain")
+
+
+def read_audit(path: str | Path) -> dict[str, Any]:
+    """The audit in a JSON file that ``ecbm verify --json`` has printed."""
+    try:
+        given = json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{path}: {error.strerror or error}; give the JSON that 'ecbm verify --json' prints"
+        ) from None
+    except ValueError:
+        raise InputError(f"{path}: not JSON; give what 'ecbm verify --json' prints") from None
+    return audit_from(given, str(path))
+
+
+def audit_from(given: Any, where: str = "audit") -> dict[str, Any]:
+    """The verdict and the figures of an audit, checked.
+
+    Examples
+    --------
+    >>> figures = {"auc": 0.51, "low": 0.46, "high": 0.56}
+    >>> controls = {"noop": figures, "retrain": figures}
+    >>> audit_from({"verdict": "passed", "edit": figures, "controls": controls})["verdict"]
+    'passed'
+    """
+    if not isinstance(given, dict) or given.get("verdict") not in VERDICTS:
+        raise InputError(f"{where}: 'verdict' must be one of {', '.join(VERDICTS)}; give what 'ecbm verify' prints")
+    controls = given.get("controls")
+    found: dict[str, Any] = {"verdict": given["verdict"], "words": VERDICTS[given["verdict"]]}
+    found["edit"] = _figures(given.get("edit"), f"{where}: 'edit'")
+    found["controls"] = {
+        name: _figures(controls.get(name) if isinstance(controls, dict) else None, f"{where}: control {name!r}")
+        for name in _CONTROLS
+    }
+    version = given.get("version")
+    found["version"] = version if isinstance(version, int) and not isinstance(version, bool) else None
+    return found
+
+
+def _figures(given: Any, where: str) -> dict[str, float] | None:
+    """AUC and interval; ``None`` where the audit has none (the quick depth)."""
+    if given is None or not isinstance(given, dict) or "auc" not in given:
+        return None
+    found = {}
+    for name in ("auc", "low", "high"):
+        value = given.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise InputError(f"{where}: {name!r} must be a number, got {value!r}")
+        if not 0 <= value <= 1:
+            raise InputError(f"{where}: {name!r} must lie from 0 to 1, got {value!r}")
+        found[name] = float(value)
+    return found
