@@ -1,7 +1,7 @@
 """What ``make docs`` adds to the folder docs/: the pages of the top folder, the API, the order, and a check.
 
-Pages are listed in the order of what a reader wants to do; one that nobody has placed comes last, so that it is never
-lost. The check fails the build where a page would fetch something from another host.
+Pages are listed in the order of what a reader wants to do; one that nobody has placed comes last, so that it is
+never lost. The check fails the build where a page would fetch something from another host.
 """
 
 from __future__ import annotations
@@ -13,17 +13,26 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
-TOP = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changes.md", "LICENSE": "LICENSE.txt"}
+TOP = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+    "LICENSE": "LICENSE.txt",
+}
 ORDER = {
-    "Guides": ["data", "pictures", "concepts", "training", "models", "interventions", "editing", "suggest", "influence",
-               "workspace", "audit", "verify", "report", "serve", "devices"],
+    "Guides": [
+        "data", "pictures", "concepts", "training", "models", "interventions", "editing", "suggest", "influence",
+        "workspace", "audit", "verify", "report", "serve", "devices",
+    ],
     "Method": ["method", "curvature"],
     "Results": ["results", "paper", "fidelity"],
     "Inside": ["architecture", "reliability", "contributing", "changes"],
 }  # fmt: skip
 # What a browser loads by itself. A link that somebody may follow is no such thing.
-_LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\"'> ]+|"
-                     r"<link\b(?=[^>]*\brel=[\"']?(?:stylesheet|preload|preconnect|icon))[^>]*\bhref=[\"']?(?:https?:)?//[^\"'> ]+")  # fmt: skip
+_LOADED = re.compile(
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\"'> ]+"
+    r"|<link\b(?=[^>]*\brel=[\"']?(?:stylesheet|preload|preconnect|icon))[^>]*\bhref=[\"']?(?:https?:)?//[^\"'> ]+"
+)
 
 
 def on_config(config):

@@ -73,16 +73,15 @@ def reproduce(
     if name is None:
         raise InputError(f"give an experiment ({', '.join(NAMES)}), all, or --list")
     check_name(name)
-    from ecbm.show.reproduce.case import Asked
-    from ecbm.show.reproduce.run import Shard, default_folder, run_experiments
+    from ecbm.show.reproduce import run
 
-    folder = out or default_folder(data, quick)
-    asked = Asked(data, folder, quick, seeds, backbone, epochs, image_size, settings)
-    chosen = Shard.of(shard)
-    count = 1 if chosen.together else processes or min(2, os.cpu_count() or 1)
+    folder = out or run.default_folder(data, quick)
     try:
-        names = NAMES if name == "all" else (name,)
-        result = run_experiments(asked, names, shard=chosen, processes=count)
+        result = run.reproduce(
+            name, data, seeds=seeds, quick=quick, out=folder, backbone=backbone, epochs=epochs,
+            image_size=image_size, settings=settings, shard=shard,
+            processes=processes or min(2, os.cpu_count() or 1),
+        )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; what is finished is kept in {folder}, the same command goes on") from None
     if as_json:

@@ -23,10 +23,10 @@ from ecbm.show.reproduce.case import Asked, Case, open_case
 from ecbm.show.reproduce.figures import require_matplotlib
 from ecbm.show.reproduce.findings import Findings
 from ecbm.show.reproduce.pieces import Piece, experiment_module, models_of, piece_name, telling_module
-from ecbm.show.reproduce.settings import WORDS
+from ecbm.show.reproduce.settings import NAMES, WORDS, check_name
 from ecbm.show.reproduce.writing import write_findings
 
-__all__ = ["Shard", "run_experiments"]
+__all__ = ["Shard", "reproduce", "run_experiments"]
 
 _POLL_SECONDS = 0.5
 
@@ -252,3 +252,57 @@ def default_folder(data: str, quick: bool) -> Path:
     """Where results go unless a folder is given."""
     name = Path(data).stem if Path(data).is_file() else Path(data).name or "data"
     return Path("results") / "reproduce" / f"{name}{'-quick' if quick else ''}"
+
+
+def reproduce(
+    name: str = "all",
+    data: str | Path = "birds",
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    out: str | Path | None = None,
+    backbone: str | None = None,
+    epochs: int | None = None,
+    image_size: int | None = None,
+    settings: str | Path | None = None,
+    shard: str | None = None,
+    processes: int = 1,
+) -> dict[str, Any]:
+    """Run the paper's experiments with the controls it lacks; what is finished is kept, and the next call goes on.
+
+    Parameters
+    ----------
+    name
+        ``"table1"``, ``"ratios"``, ``"concept-importance"``, ``"harmful"``, ``"periodic"``, ``"membership"``,
+        ``"visual"``, ``"bounds"`` or ``"all"``.
+    data
+        ``"birds"`` or ``"breast_cancer"``, a dataset folder or table of samples, or the folder of CUB, CelebA or
+        OAI in its official layout.
+    seeds
+        Repetitions, each with an edit and a seed of its own; ``None``: those of the settings.
+    quick
+        The short form: less data, fewer seeds.
+    out
+        Folder for tables, figures and the report; by default ``results/reproduce/DATA``.
+    backbone, epochs, image_size
+        Of the recipe and of pictures, instead of those of the settings.
+    settings
+        A settings file of one's own, over the package's ``settings.toml``.
+    shard
+        ``"i/n"``: only every n-th repetition, beginning with the i-th.
+    processes
+        Processes of one thread each.
+
+    Returns
+    -------
+    dict
+        ``findings`` by experiment: ``sentences`` and ``files``; ``missing`` pieces of other shards; ``report``, the
+        page.
+    """
+    check_name(name)
+    folder = Path(out) if out is not None else default_folder(str(data), quick)
+    own = Path(settings) if settings is not None else None
+    asked = Asked(str(data), folder, quick, seeds, backbone, epochs, image_size, own)
+    chosen = Shard.of(shard)
+    names = NAMES if name == "all" else (name,)
+    return run_experiments(asked, names, shard=chosen, processes=1 if chosen.together else processes)

@@ -1,4 +1,4 @@
-"""The corrected error bounds of an influence step (docs/method.md) against its true error, in the convex case.
+"""The corrected bounds of an influence step (docs/method.md, "Bounds for influence steps") against its true error.
 
 Features are the first principal directions of those that the heads read, scaled to rows of norm 1 in the mean.
 Concept heads lose samples, the label head loses concepts; both problems are solved to machine precision.
