@@ -3,8 +3,9 @@
     python benchmarks/audit.py [--json FILE] [--parts erasure deep release] [--quick]
 
 *erasure*: 200 training samples of CUB features erased by each method on a frozen backbone. *deep*: the `convnet` on
-drawn birds. *release*: 200 pairs of edit and retraining on CUB features. Every row stands beside its controls: the
-unedited model, which must be caught, and retraining, which must not. Seconds are CPU time of this process.
+drawn birds. *release*: 200 pairs of edit and retraining on a table and on CUB features. Every row stands beside its
+controls: the unedited model, which must be caught, and retraining, which must not. Seconds are CPU time of this
+process.
 """
 
 from __future__ import annotations
@@ -72,17 +73,22 @@ def erasure(quick: bool) -> Iterator[dict[str, Any]]:
 
 
 def deep(quick: bool) -> Iterator[dict[str, Any]]:
-    data = ecbm.datasets.birds(n=400 if quick else 1000, seed=SEED, size=32)
+    data = ecbm.datasets.birds(n=400 if quick else 800, seed=SEED, size=32)
     recipe = ecbm.Recipe(backbone="convnet", epochs=3 if quick else 12, patience=None, seed=SEED)
     methods: list[tuple[str, dict[str, Any]]] = [("exact", {}), ("auto", {"tail": True, "budget": 0.2})]
     for kind in ("random", "canaries"):
-        yield from audits("birds, convnet", data, recipe, kind, methods, depth="erasure", samples=80)
+        yield from audits("birds, convnet", data, recipe, kind, methods, depth="erasure", samples=60)
 
 
 def release(quick: bool) -> Iterator[dict[str, Any]]:
-    data, recipe = ecbm.read_dataset(CUB), ecbm.Recipe(backbone="linear")
+    recipe, pairs = ecbm.Recipe(backbone="linear"), 60 if quick else 200
+    tumours = ecbm.datasets.breast_cancer()
+    for method in ("exact", "ekfac"):
+        yield from audits(
+            "breast_cancer", tumours, recipe, "random", [(method, {})], depth="release", pairs=pairs, samples=40
+        )
     yield from audits(
-        "CUB, frozen", data, recipe, "random", [("exact", {})], depth="release", pairs=60 if quick else 200
+        "CUB, frozen", ecbm.read_dataset(CUB), recipe, "random", [("exact", {})], depth="release", pairs=pairs
     )
 
 

@@ -18,6 +18,8 @@ import io
 import json
 import os
 import resource
+import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -63,11 +65,20 @@ def edit_file(folder: Path) -> None:
     (folder / "edit.json").write_text(json.dumps({"correct_concepts": items}), encoding="utf-8")
 
 
-def run(folder: Path, *arguments: str) -> dict[str, float]:
+def _torchrun(processes: int) -> list[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = ["--master-addr", "127.0.0.1", "--master-port", str(port)]
+    return ["-m", "torch.distributed.run", "--nproc-per-node", str(processes), *place]
+
+
+def run(folder: Path, *arguments: str, processes: int = 1) -> dict[str, float]:
     """One command: seconds by the clock and of the processor, and its peak memory in GiB."""
-    code = "import sys; from ecbm.show.cli import main; main()"
     started = time.perf_counter()
-    child = subprocess.Popen([sys.executable, "-c", code, *arguments], cwd=folder, stdout=subprocess.DEVNULL)
+    command = [*(_torchrun(processes) if processes > 1 else []), "-m", "ecbm.show.cli", *arguments]
+    child = subprocess.Popen([sys.executable, *command], cwd=folder, stdout=subprocess.DEVNULL)
+    # The usage of a process contains that of children it has waited for: times are summed, of memory the largest.
     _, status, usage = os.wait4(child.pid, 0)
     if status:
         raise SystemExit(f"ecbm {' '.join(arguments)} failed")
@@ -84,23 +95,29 @@ def main() -> None:
     options.add_argument("--pictures", type=int, default=200_000)
     options.add_argument("--backbone", default="pretrained")
     options.add_argument("--input-size", type=int, default=64)
+    options.add_argument("--processes", type=int, default=1, help="that share the training")
+    options.add_argument("--folder", type=Path, help="where to keep the pictures, or where they are")
     options.add_argument("--json", type=Path)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        draw(folder, given.pictures)
-        edit_file(folder)
+        folder = given.folder or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "edit.json").exists():
+            draw(folder, given.pictures)
+            edit_file(folder)
+        shutil.rmtree(folder / "w", ignore_errors=True)
         found = {"init": run(folder, "init", "w", "--data", "samples.csv", "--images", "images.zip")}
         size = ["--input-size", str(given.input_size)] if given.backbone == "pretrained" else ["--epochs", "2"]
-        found["train"] = run(folder, "train", "w", "--backbone", given.backbone, *size)
+        found["train"] = run(folder, "train", "w", "--backbone", given.backbone, *size, processes=given.processes)
         found["edit"] = run(folder, "edit", "w", "edit.json")
     share = found["edit"]["processor"] / found["train"]["processor"]
-    print(f"{given.pictures:,} pictures, {given.backbone} at {given.input_size} px")
+    print(f"{given.pictures:,} pictures, {given.backbone} at {given.input_size} px, {given.processes} process(es)")
     for what, figures in found.items():
         print(f"{what:<8}" + "".join(f"{key} {value:8.2f}  " for key, value in figures.items()))
     print(f"edit / train (processor time): 1/{1 / share:.0f}")
     if given.json is not None:
-        given.json.write_text(json.dumps({"pictures": given.pictures, **found}, indent=2) + "\n")
+        asked = {"pictures": given.pictures, "processes": given.processes}
+        given.json.write_text(json.dumps(asked | found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

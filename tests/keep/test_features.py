@@ -93,6 +93,18 @@ def test_maps_are_kept_of_the_samples_that_training_reads(tmp_path, data):
     assert len(model.predict(data.split("test"))) == len(data.split("test"))
 
 
+def test_joined_layers_behind_kept_maps_come_back_and_are_edited(tmp_path, data):
+    recipe = networks_kit.own(frozen="until:first", layer=["first", "norm"], epochs=2)
+    made = Workspace.create(tmp_path / "ward", data, recipe)
+    made.train()
+    model = made.model()
+    assert model.concept_head.in_features == 8 + 16
+    again = reopened(made)
+    assert torch.equal(again.model().concept_logits(data), model.concept_logits(data))
+    version, _ = again.edit(ecbm.Edit(remove_samples=data.split("train").ids[:2]))
+    assert version == 2
+
+
 def test_added_samples_are_computed_once_and_kept(workspace, passes):
     added = some_more()
     reopened(workspace).edit(ecbm.Edit(add_samples=added))
@@ -314,6 +326,7 @@ def onnx_answers(content: bytes, x: torch.Tensor) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     "fields",
     [{}, {"feature_precision": "float16"}, {"layer": "first+norm"}, {"frozen": "until:first", "epochs": 1},
+     {"frozen": "until:first", "layer": "first+norm", "epochs": 1},
      {"preprocessing": {"size": 24, "crop": 0.8, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.2, 0.3]}}],
 )  # fmt: skip
 def test_an_exported_graph_takes_the_picture_as_it_is(data, fields):

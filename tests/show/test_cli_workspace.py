@@ -15,7 +15,7 @@ from kit import python, tabular
 
 COMMANDS = (
     "init", "train", "evaluate", "predict", "edit", "log", "show", "diff", "undo", "redo", "erase", "check",
-    "export", "status",
+    "export", "status", "suggest",
 )  # fmt: skip
 
 

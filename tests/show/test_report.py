@@ -238,8 +238,21 @@ def test_an_audit_is_shown_between_its_controls(rows, tmp_path):
     shown = text_of(page(rows, audit=found["checks"]["audit"]))
     assert "Audit: passed" in shown
     assert "Doing nothing (must be caught)" in shown
+    with pytest.raises(InputError, match="audit is of version 1, the report of version 2"):
+        ecbm.report(rows, audit=AUDIT | {"version": 1})
     failed = page(rows, audit=audit_from(AUDIT | {"verdict": "failed"}))
     assert "found traces" in text_of(failed)
+
+
+def test_a_quick_check_is_not_taken_for_an_audit(rows):
+    nothing = {"auc": None, "low": None, "high": None}
+    quick = {"verdict": "passed", "edit": nothing, "controls": {"noop": nothing, "retrain": nothing}, "version": 2}
+    found = ecbm.report(rows, audit=quick)
+    assert "was not tried" in found["checks"]["audit"]["words"]
+    assert "No audit" in [limit["title"] for limit in found["limits"]]
+    shown = text_of(page(rows, audit=found["checks"]["audit"]))
+    assert "Quick check: passed" in shown
+    assert "could not tell" not in shown
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,19 @@ def test_a_module_may_be_frozen_too(data):
 # -- trained behind a layer ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("frozen", "layer"),
+    [
+        ("until:blocks.4", "blocks.4+blocks.5+blocks.6"),
+        ("until:blocks.5", "blocks.5+blocks.6"),
+        ("until:bn1", None),
+    ],
+)
+def test_pretrained_joins_the_stages_from_the_cut_on(frozen, layer):
+    networks_kit.lite0()
+    assert resolve_backbone(networks_kit.pretrained(frozen=frozen), (3, 64, 64)).layer == layer
+
+
 def test_only_the_layers_behind_are_trained(data):
     model = ecbm.train(data, networks_kit.own(frozen="until:first", epochs=2))
     fresh = networks_kit.eye()

@@ -105,6 +105,23 @@ def test_a_network_is_what_is_in_front_of_a_layer_and_then_what_is_behind_it(nam
     assert set(tail.state_dict()) <= set(network.state_dict())
 
 
+def test_layers_behind_a_cut_are_joined_and_normalised():
+    networks_kit.timm()
+    network = build_network("timm:tf_efficientnet_lite0").module.eval()
+    joined = ["blocks.4", "blocks.5", "blocks.6"]
+    front, whole = UpTo(network, "blocks.4"), UpTo(network, *joined)
+    x = torch.randn(6, 3, 64, 64)
+    with torch.no_grad():
+        maps, rows = front(x), whole(x)
+        tail = behind(network, "blocks.4", joined, maps.shape[1:])
+        # Fresh statistics are 0 and 1; in training mode those of the batch.
+        assert torch.allclose(tail.eval()(maps), rows, atol=1e-4 * float(rows.abs().max()))
+        assert tail.train()(maps).mean(0).abs().max() < 1e-4
+    assert not any(name.startswith("conv_head") for name in tail.state_dict())
+    with pytest.raises(InputError, match=r"'blocks\.2' does not lie behind 'blocks\.4'"):
+        behind(network, "blocks.4", ["blocks.2", "blocks.6"], maps.shape[1:])
+
+
 def test_a_layer_that_something_goes_around_is_refused():
     networks_kit.timm()
     with pytest.raises(InputError, match=r"goes around 'layer3\.0\.conv1'"):

@@ -16,6 +16,7 @@ from ecbm.edit.changes import Changes, changes_of
 from ecbm.edit.edit import Edit
 from ecbm.edit.methods import METHODS, Options
 from ecbm.edit.notebook import editor_html, result_html, result_words
+from ecbm.edit.releasing import released
 from ecbm.edit.report import report_of
 from ecbm.edit.state import EditorState, Facts
 from ecbm.errors import InputError, unknown_name
@@ -121,6 +122,8 @@ class Editor:
             extract_missing(data)
         before, mark = dict(self.state.seconds), time.monotonic()
         outcome = METHODS[method](alignment, self.state, chosen)
+        if self.model.recipe.certified is not None and outcome.certified is None:
+            outcome = released(alignment, self.state, outcome, chosen)
         fitted = {name: cost - before.get(name, 0.0) for name, cost in self.state.seconds.items()}
         fitted = {name: cost for name, cost in fitted.items() if cost > 0}
         seconds |= {f"fit {name} (kept for later edits)": cost for name, cost in fitted.items()}
@@ -128,6 +131,8 @@ class Editor:
         mark = time.monotonic()
         outcome = dataclasses.replace(outcome, model=_on(outcome.model, self.device))
         report, facts = report_of(alignment, self.state, outcome, method)
+        if outcome.certified is not None:
+            report["certified"] = outcome.certified
         seconds["report"] = time.monotonic() - mark
         model = _on(outcome.model, torch.device("cpu"))
         model.provenance = dataclasses.replace(model.provenance, data_fingerprint=edited.fingerprint)

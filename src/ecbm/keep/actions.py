@@ -20,9 +20,11 @@ from ecbm.keep import database, durable, transaction
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
 from ecbm.keep.edit_record import edit_details
 from ecbm.keep.environment import computed
+from ecbm.keep.epochs import name_epochs
 from ecbm.keep.facts import Recalled, keep_facts, recall_facts
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.lock import BusyError, exclusive
+from ecbm.keep.noise import new_noise, noise_details
 from ecbm.keep.objects import digest_of
 from ecbm.keep.plain import plain
 from ecbm.keep.records import Version, erased, untrained
@@ -132,7 +134,14 @@ def shape_of(data: Dataset) -> dict[str, Any]:
     }
 
 
-def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signature, expected: int | None) -> int:
+def train_model(
+    workspace: Workspace,
+    recipe: Recipe | None,
+    *,
+    signature: Signature,
+    expected: int | None,
+    keep_epochs: bool = False,
+) -> int:
     """:meth:`ecbm.Workspace.train`."""
     version = workspace.version()
     start_from(version.version, expected)
@@ -147,17 +156,24 @@ def train_model(workspace: Workspace, recipe: Recipe | None, *, signature: Signa
     name = digest_of(canonical([recipe.to_dict(), data.fingerprint]).encode())[:16]
     durable.make_folder(cache)
     checkpoint = cache / f"training-{name}.safetensors"
+    epochs = cache / f"epochs-{name}" if keep_epochs else None
+    noise = new_noise(recipe)
     trained = train_and_tell(
         data,
         recipe,
+        noise=noise,
         checkpoint=checkpoint,
+        trajectory=epochs,
         keep=lambda front: open_features(workspace.folder, front, writes=True),
         device=workspace.device,
     )
     model = trained.model
     how = computed({"recipe": model.recipe.replace(weights=None).to_dict()}, model.recipe.weights)
+    how += noise_details(noise, trained.certified)
     if parallel.rank() != 0:  # the processes of one training have the same model, which the first one keeps
         return parallel.agreed(0)
+    if epochs is not None:
+        name_epochs(workspace.folder, epochs, model)
     with parallel.alone():
         editor = Editor(model, data, device=workspace.device)
         editor.state.prepare(trained.design, trained.basis)
@@ -245,13 +261,17 @@ def edit_model(
     edit = _edit(workspace, edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
-    changes = edit.changes(editor.data)
-    result = editor.apply(edit, method, **options)
+    if "noise" in options:
+        raise InputError("the noise of a certified model is drawn by the workspace; leave out noise=")
+    changes, noise = edit.changes(editor.data), new_noise(editor.model.recipe)
+    secret = {} if noise is None else {"noise": noise}
+    result = editor.apply(edit, method, **options, **secret)
     if not changes.edit:
         return parent.version, result.report
     keep_curvature(workspace.folder, editor)
     how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
     how.append(Detail("facts_from", recalled.root))
+    how += noise_details(noise, result.report.get("certified"))
     summary = summary_of(result.report, done(changes.edit.said_of(editor.data))) | {"shape": shape_of(result.data)}
     facts = {"data": result.data.fingerprint, "model": result.model.fingerprint}
     with transaction.begin(workspace.folder, parent.version) as opened:

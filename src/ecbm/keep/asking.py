@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from ecbm.edit.editor import Editor
 from ecbm.keep.curvature_cache import keep_curvature, recall_curvature
+from ecbm.keep.epochs import recall_epochs
 from ecbm.keep.facts import recall_facts
 from ecbm.keep.records import erased, untrained
 from ecbm.keep.workspace import Workspace
@@ -27,5 +28,6 @@ def asking(workspace: Workspace, number: int | str | None = None, *, method: str
     editor = Editor(model, data, device=workspace.device)
     recall_curvature(workspace.folder, editor)
     recall_facts(workspace.folder, editor, version.version)
-    yield Influence(editor, method=method)
+    epochs = None if model.recipe.is_linear else recall_epochs(workspace.folder, model)
+    yield Influence(editor, method=method, trajectory=epochs)
     keep_curvature(workspace.folder, editor)

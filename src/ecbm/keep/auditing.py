@@ -26,7 +26,7 @@ from ecbm.verify.audit.asked import Asked
 from ecbm.verify.audit.collecting import Store
 from ecbm.verify.audit.erasure import Targets, audit_erasure
 from ecbm.verify.audit.forget_sets import Pool, room_in
-from ecbm.verify.audit.quick import Check, Parent, Recorded, check_quickly, known_seed_noise
+from ecbm.verify.audit.quick import Check, Parent, Recorded, check_quickly, known_seed_noise, released_with_noise
 from ecbm.verify.audit.references import is_frozen, trainer_of
 from ecbm.verify.audit.rehearsal import finished, rehearse
 
@@ -47,7 +47,7 @@ def verify_workspace(workspace: Workspace, number: int | str | None, asked: Aske
     model, data = workspace.model(version.version), workspace.data(version.version)
     prints = {"model": model.fingerprint, "data": data.fingerprint}
     audited = _audited(workspace, version, number is not None, asked, model, data)
-    audited["audited"] = {"version": version.version, **audited["audited"]}
+    audited = {"version": version.version, **audited}
     if asked.shard is None:
         keep_verdict(workspace.folder, version.version, prints, audited, _watch(workspace, version))
     return audited
@@ -268,7 +268,12 @@ def _recorded(version: Version, report: dict[str, Any] | None, model: ConceptBot
         training = model.provenance.training
         names = {"concept_head": "concept_gradient_norm", "label_head": "label_gradient_norm"}
         residual = {head: float(training[name]) for head, name in names.items() if name in training}
-        objective = {"labels": float(training["label_objective"])} if "label_objective" in training else {}
+        names = {"labels": "label_objective"} | (
+            {"concepts": "concept_objective"} if model.recipe.is_linear else {}
+        )
+        objective = {part: float(training[name]) for part, name in names.items() if name in training}
+        if released_with_noise(model):
+            residual = {}  # that of the heads before the noise
         # A model that was made elsewhere may have been trained by other rules.
         return Recorded(method, method in _SOLVING, residual, objective)
     solved = method in _SOLVING or (method == "auto" and model.recipe.is_linear)

@@ -24,6 +24,7 @@ from ecbm.keep.destruction import finish_erasure
 from ecbm.keep.environment import computed
 from ecbm.keep.ledger import Detail, canonical, now
 from ecbm.keep.naming import digests_in, names, texts_in
+from ecbm.keep.noise import PARTS
 from ecbm.keep.plain import plain
 from ecbm.keep.records import erased
 from ecbm.keep.signature import Signature, start_from
@@ -33,7 +34,7 @@ from ecbm.keep.transaction import NewVersion, Transaction
 from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck, Provenance
-from ecbm.train.train import train
+from ecbm.train.train import train_and_tell
 from ecbm.words import counted, summary_of
 
 __all__ = ["erase_samples"]
@@ -139,8 +140,10 @@ def _without(
             why = f"nothing else had {counted(len(dropped), 'class or concept')}, so the model was trained anew"
         recipe = model.recipe_for(reduced.concept_names)
         recipe = recipe.replace(patience=None) if no_validation else recipe
-        retrained = train(reduced, recipe, front=model.front)
-        return reduced, retrained, {"method": "retrain", "why": why}, dropped
+        retrained = train_and_tell(reduced, recipe, front=model.front)
+        report: dict[str, Any] = {"method": "retrain", "why": why}
+        report |= {} if retrained.certified is None else {"certified": retrained.certified}
+        return reduced, retrained.model, report, dropped
     result = Editor(model, data).apply(Edit(remove_samples=present), method, **options)
     return result.data, result.model, result.report, []
 
@@ -162,7 +165,12 @@ def _check_classes(left: Dataset) -> None:
 def _without_figures(report: dict[str, Any]) -> dict[str, Any]:
     """What the ledger keeps of the report: no figure that was computed with the old model."""
     kept = ("method", "changed", "certificate", "residual", "seconds", "why", "traces")
-    return {name: plain(report[name]) for name in kept if name in report}
+    found = {name: plain(report[name]) for name in kept if name in report}
+    if "certified" in report:
+        # What the solver had left before the noise is what the noise hides.
+        promised = ("epsilon", "delta", "tolerance", "concept_noise", "label_noise")
+        found["certified"] = {name: report["certified"][name] for name in promised}
+    return found
 
 
 def _reduced(data: Dataset, left: Dataset, gone: set[str]) -> tuple[Dataset, list[str]]:
@@ -254,7 +262,10 @@ def _destroy_details(connection: sqlite3.Connection, words: Sequence[str]) -> in
     """Destroy details about the samples, and those whose figures or digests were made with them."""
     durable.step("sqlite delete", "details")
     before = connection.total_changes
-    connection.execute("DELETE FROM details WHERE part IN ('report', 'facts')")
+    # The seed of a certified release would let anybody who reads it subtract the noise.
+    connection.execute(
+        f"DELETE FROM details WHERE part IN ('report', 'facts', {', '.join(repr(part) for part in PARTS)})"
+    )
     connection.executemany("DELETE FROM details WHERE subject = ?", [(word,) for word in words])
     rows = connection.execute("SELECT sequence, position, content FROM details").fetchall()
     escaped = [json.dumps(word, ensure_ascii=False)[1:-1].casefold() for word in words]

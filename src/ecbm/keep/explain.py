@@ -131,6 +131,12 @@ def _report_lines(report: dict[str, Any]) -> Iterator[str]:
             bound = f"{_figure(certificate['largest_prediction_change'])} {(drift or {}).get('unit', '')}".strip()
             words = f"no prediction {known} is farther than {bound} from the exact solution"
             yield f"certificate ({certificate['covers']}): {words}"
+    promise = report.get("certified")
+    if promise:
+        yield (
+            f"certified removal: what was removed is ({promise['epsilon']:g}, {promise['delta']:g})-"
+            "indistinguishable from what was never there"
+        )
     for note in report.get("notes") or []:
         yield f"note: {note}"
     for name, why in (report.get("not_covered") or {}).items():

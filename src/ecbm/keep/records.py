@@ -205,4 +205,5 @@ def _described(version: Version, details: list[ledger.Detail], committed: int, m
         "fingerprints": {k: v for k, v in single.get("facts", {}).items() if k != "manifest"},
         "kept": version.kept,
         "details_destroyed": committed - len(details) if len(details) < most_items else 0,
+        **({"certified": single["certified"]} if "certified" in single else {}),
     }

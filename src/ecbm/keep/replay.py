@@ -16,6 +16,7 @@ from ecbm.keep import database, ledger
 from ecbm.keep.edit_record import recorded_edit
 from ecbm.keep.environment import as_in, digest_of_file, obstacles, suspects
 from ecbm.keep.ledger import Detail
+from ecbm.keep.noise import noise_of
 from ecbm.keep.objects import DamagedError
 from ecbm.keep.records import Version
 from ecbm.keep.stored_datasets import fingerprint_of_bytes
@@ -110,6 +111,8 @@ class _Editors:
     ) -> EditResult:
         """What the recorded edit of a version gives; its editor is kept for the versions behind it."""
         given = {name: value for name, value in options.items() if name != "method"}
+        noise = noise_of(_single(details))
+        given |= {} if noise is None else {"noise": noise}
         edit = recorded_edit(details, self.workspace.data(version.version))
         result = parent.apply(edit, options["method"], **given)
         self._keep(version.version, root, parent.follow(result, curvature=False))
@@ -230,7 +233,8 @@ def _computed(
     try:
         if version.kind == "train":
             recipe = Recipe.from_dict(options["recipe"]).replace(weights=kept.recipe.weights)
-            return {"data": before.fingerprint, "model": train(before, recipe, front=kept.front).fingerprint}
+            again = train(before, recipe, front=kept.front, noise=noise_of(_single(details)))
+            return {"data": before.fingerprint, "model": again.fingerprint}
         result = editors.applied(version, root, editors.at(parent, root), options, details)
     except DamagedError as error:  # of a version further back
         raise _Incomparable(f"what it was made from cannot be read ({error})") from None

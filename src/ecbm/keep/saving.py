@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -237,7 +237,7 @@ def model_from(
         seen = shape if front is None else front.shape
         with torch.random.fork_rng(devices=[]):  # initial weights are overwritten: the caller's seed is not used up
             if front is not None and not recipe.is_frozen:
-                fresh = front.tail()
+                fresh = front.tail(cast(str | None, recipe.layer))
             else:
                 fresh = build_backbone(recipe if front is not None else recipe.replace(weights=None), seen)
         width = feature_width(fresh, seen)

@@ -8,6 +8,7 @@ folder, for every reference has seen some of what is erased.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from safetensors.numpy import save as array_bytes
 from ecbm.errors import EcbmError
 from ecbm.keep import durable
 from ecbm.keep.ledger import canonical
-from ecbm.keep.lock import exclusive
+from ecbm.keep.lock import BusyError, exclusive
 from ecbm.keep.objects import digest_of
 from ecbm.keep.transaction import LOCK
 
@@ -75,10 +76,11 @@ class StoredParts:
         return arrays
 
     def put(self, name: str, arrays: Mapping[str, NDArray[np.float64]]) -> None:
-        """Keep a part, unless what it was computed from is gone."""
+        """Keep a part, unless what it was computed from is gone; a full or read-only disk is no reason to fail."""
         about = np.frombuffer(canonical(self._about(name)).encode(), np.uint8)
         content = array_bytes({"about": about, **{key: np.ascontiguousarray(a) for key, a in arrays.items()}})
-        self._write(self.folder / f"{name}.part", digest_of(content).encode() + content)
+        with contextlib.suppress(OSError):
+            self._write(self.folder / f"{name}.part", digest_of(content).encode() + content)
 
     def _about(self, name: str) -> dict[str, str]:
         return {"part": name, "plan": self.key, "data": self._data}
@@ -126,13 +128,11 @@ def keep_verdict(
 ) -> None:
     """Keep the result of an audit beside its references, for reports."""
     content = json.dumps({"of": dict(prints), "result": result}, ensure_ascii=False).encode()
-    try:
-        with exclusive(workspace / LOCK):
-            still_there()
-            durable.make_folder(workspace / FOLDER)
-            _replace(_verdict_file(workspace, version, str(result["depth"])), content)
-    except OSError:
-        return  # a full or read-only disk is no reason to fail: the result is said all the same
+    # What cannot be kept is said all the same.
+    with contextlib.suppress(OSError, BusyError), exclusive(workspace / LOCK):
+        still_there()
+        durable.make_folder(workspace / FOLDER)
+        _replace(_verdict_file(workspace, version, str(result["depth"])), content)
 
 
 def kept_verdict(workspace: Path, version: int, depth: str, prints: Mapping[str, str]) -> dict[str, Any] | None:

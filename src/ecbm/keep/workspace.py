@@ -130,7 +130,13 @@ class Workspace(Records):
     # -- changing the model --------------------------------------------------------------------------------
 
     def train(
-        self, recipe: Recipe | None = None, *, reason: str = "", author: str = "", expect: int | None = None
+        self,
+        recipe: Recipe | None = None,
+        *,
+        keep_epochs: bool = False,
+        reason: str = "",
+        author: str = "",
+        expect: int | None = None,
     ) -> int:
         """Train on the current data and keep the model as a new version.
 
@@ -138,6 +144,8 @@ class Workspace(Records):
         ----------
         recipe
             How to train; that of the workspace by default.
+        keep_epochs
+            Keep the backbone of every epoch in the cache, for better answers about influence.
 
         Returns
         -------
@@ -146,7 +154,8 @@ class Workspace(Records):
         """
         from ecbm.keep.actions import train_model
 
-        return train_model(self, recipe, signature=Signature(author, reason), expected=expect)
+        signature = Signature(author, reason)
+        return train_model(self, recipe, signature=signature, expected=expect, keep_epochs=keep_epochs)
 
     def adopt(self, model: ConceptBottleneck, *, reason: str = "", author: str = "") -> int:
         """Keep a model that was trained elsewhere on the current data (checked by fingerprint) as a new version."""

@@ -117,8 +117,15 @@ def _at_hand(recipe: Recipe, shape: tuple[int, ...]) -> Recipe:
     enlarged = -(-_MOST_ENLARGED * min(shape[1:]) // 32) * 32
     if "size" not in given and enlarged < size:
         given["size"] = (enlarged, enlarged)
-    layer = recipe.layer or (_STAGES if recipe.is_frozen else None)
+    layer = recipe.layer or (_STAGES if recipe.is_frozen else _stages_behind(recipe.frozen))
     return recipe.replace(backbone=name, weights=weights, layer=layer, preprocessing=given or None)
+
+
+def _stages_behind(frozen: bool | str | None) -> str | None:
+    """The stages from a cut between two of them on, where layers behind it are trained."""
+    stages = _STAGES.split("+")
+    cut = frozen.partition(":")[2] if isinstance(frozen, str) else None
+    return "+".join(stages[stages.index(cut) :]) if cut in stages else None
 
 
 def build_backbone(recipe: Recipe, shape: tuple[int, ...], statistics: Tensor | None = None) -> nn.Module:

@@ -81,7 +81,12 @@ class SeenInputs:
 
 
 def extract_missing(data: Dataset) -> None:
-    """Compute and keep what a front makes of a dataset's pictures, where that is not kept yet."""
+    """Compute and keep what a front makes of a dataset's pictures, where that is not kept yet.
+
+    Features are kept of all of them. Maps, which are large, of those that training and edits read again and again.
+    """
+    if isinstance(data.inputs, SeenInputs) and data.inputs.front.settings.frozen == "until":
+        data = data.select([row for row, split in enumerate(data.splits) if split in ("train", "val")])
     inputs = data.inputs
     if isinstance(inputs, SeenInputs) and inputs._digests is not None:
         extract(inputs.front, inputs.inputs, inputs._digests, inputs.missing())

@@ -206,9 +206,9 @@ class Front:
             )
         return out
 
-    def tail(self) -> nn.Module:
-        """The layers behind the front, with initial weights."""
-        return tail_of(self._built(), self.settings)
+    def tail(self, joined: str | None = None) -> nn.Module:
+        """The layers behind the front, with initial weights; ``joined`` is the recipe's ``layer``."""
+        return tail_of(self._built(), self.settings, joined)
 
     def _built(self) -> Network:
         backbone = self.settings.backbone
@@ -217,11 +217,11 @@ class Front:
         return build_network(backbone, self.settings.arguments)
 
 
-def tail_of(network: Network, settings: FrontSettings) -> nn.Module:
+def tail_of(network: Network, settings: FrontSettings, joined: str | None = None) -> nn.Module:
     """The layers of a network behind a front of these settings."""
     if settings.frozen == "until":
         assert settings.layer is not None
-        return behind(network.module, settings.layer)
+        return behind(network.module, settings.layer, joined.split("+") if joined else (), settings.shape)
     return network.module
 
 

@@ -56,7 +56,7 @@ def build_front(recipe: Recipe, shape: tuple[int, ...]) -> tuple[Front, nn.Modul
     settings = dataclasses.replace(settings, shape=_trial_shape(trial, shape))
     if frozen == "none":
         return Front(settings, {}, nn.Identity()), network.module
-    tail = None if frozen == "all" else tail_of(network, settings)
+    tail = None if frozen == "all" else tail_of(network, settings, cast(str | None, recipe.layer))
     state = network.module.state_dict()
     if isinstance(network.module, OnnxNetwork):
         state = {"onnx": network.module.content}

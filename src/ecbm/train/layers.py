@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor, fx, nn
 from ecbm.errors import InputError, unknown_name
 
 __all__ = ["UpTo", "behind", "pooled"]
+
+
+_NORMALISED = "normalised"
 
 
 class _Reached(Exception):
@@ -75,25 +79,38 @@ def pooled(values: Tensor) -> Tensor:
 class _Outline(fx.Tracer):
     """Looks into modules that contain the layer, and into no others: what they do inside need not be traceable."""
 
-    def __init__(self, layer: str) -> None:
+    def __init__(self, *layers: str) -> None:
         super().__init__()
-        self._around = {layer[:place] for place, letter in enumerate(layer) if letter == "."}
+        self._around = {layer[:place] for layer in layers for place, letter in enumerate(layer) if letter == "."}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return module_qualified_name not in self._around
 
 
-def behind(network: nn.Module, layer: str) -> nn.Module:
+def behind(
+    network: nn.Module, layer: str, joined: Sequence[str] = (), shape: Sequence[int] | None = None
+) -> nn.Module:
     """What a network does behind a layer, as a module with the network's own parameters and their names.
+
+    Parameters
+    ----------
+    network, layer
+        The network, and the layer whose output the module takes.
+    joined
+        Layers behind it (it may be among them) whose outputs are pooled, joined and normalised by BatchNorm in
+        place of the network's own output; what only that one needs is left out.
+    shape
+        Of the layer's output for one picture; needed for joining.
 
     Raises
     ------
     InputError
         If something goes around the layer (a shortcut from in front of it), or the network cannot be traced.
     """
-    _check_layer(network, layer)
+    for name in (layer, *joined):
+        _check_layer(network, name)
     try:
-        whole = _Outline(layer).trace(network)
+        whole = _Outline(layer, *joined).trace(network)
     # Tracing runs the network's own code, which may do anything with a value that is not there yet.
     except Exception as error:
         reason = " ".join(str(error).split())[:150]
@@ -119,4 +136,38 @@ def behind(network: nn.Module, layer: str) -> nn.Module:
             raise InputError(
                 f"something in the network goes around {layer!r}; choose a layer that everything passes"
             )
-    return fx.GraphModule(network, rest)
+    return (
+        fx.GraphModule(network, rest) if not joined else _joining(network, rest, known, layer, joined, shape or ())
+    )
+
+
+def _joining(
+    network: nn.Module,
+    rest: fx.Graph,
+    known: dict[fx.Node, fx.Node],
+    layer: str,
+    joined: Sequence[str],
+    shape: Sequence[int],
+) -> nn.Module:
+    """What is behind a layer with another output: those of some layers, pooled, joined and normalised."""
+    places = {old.target: new for old, new in known.items() if old.op == "call_module"}
+    for name in joined:
+        if name not in places:
+            raise InputError(f"layer {name!r} does not lie behind {layer!r}; join {layer!r} and layers behind it")
+    for node in [node for node in rest.nodes if node.op == "output"]:
+        rest.erase_node(node)
+    rows = [rest.call_function(pooled, (places[name],)) for name in joined]
+    rest.output(rest.call_function(torch.cat, (rows, 1)))
+    module = fx.GraphModule(network, rest)
+    module.graph.eliminate_dead_code()
+    module.delete_all_unused_submodules()
+    module.recompile()
+    with torch.no_grad():
+        width = module.eval()(torch.zeros(1, *shape)).shape[1]
+    # Pooled maps of different layers have different sizes; the L2 of the heads should mean the same for all.
+    module.add_module(_NORMALISED, nn.BatchNorm1d(width, affine=False))
+    (end,) = (node for node in module.graph.nodes if node.op == "output")
+    with module.graph.inserting_before(end):
+        end.args = (module.graph.call_module(_NORMALISED, (end.args[0],)),)
+    module.recompile()
+    return module

@@ -180,6 +180,7 @@ def fit(
     title: str = "Training",
     checkpoint: Path | None = None,
     identity: dict[str, Any] | None = None,
+    after_epoch: Callable[[int, nn.Module], None] | None = None,
 ) -> LoopResult:
     """Minimise (1/n) Σ loss + (l2/2)|θ|² in place and leave the best parameters in ``module``.
 
@@ -190,7 +191,7 @@ def fit(
 
     ``labels`` are the classes that should come up equally often. One step takes ``accumulate`` batches. ``rates``
     are shares of the learning rate by the beginnings of parameters' names, as ``l2`` may be. ``synchronise`` is
-    for BatchNorm under several processes.
+    for BatchNorm under several processes. ``after_epoch`` is shown the module as it is after each.
     """
     started = time.monotonic()
     parameters = [p for p in module.parameters() if p.requires_grad]
@@ -244,6 +245,8 @@ def fit(
                 best = (judged, epoch, copy.deepcopy(module.state_dict()))
             if store is not None and parallel.rank() == 0:
                 store.save(module, optimiser, history, best)
+            if after_epoch is not None and parallel.rank() == 0:
+                after_epoch(epoch, module)
             bar.advance(**{key: value for key, value in record.items() if key != "seconds"})
     if best is not None:
         module.load_state_dict(best[2])

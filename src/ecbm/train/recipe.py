@@ -14,6 +14,7 @@ from torch import nn
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.train.augment import checked_augmentation
+from ecbm.train.certified import checked_certified
 from ecbm.train.networks import is_own
 from ecbm.train.preprocessing import checked_preprocessing
 
@@ -26,7 +27,7 @@ PRECISIONS = ("float32", "float16")
 _LATER: dict[str, Any] = {
     "frozen": None, "layer": None, "preprocessing": None, "feature_precision": None, "arguments": None,
     "mixed_precision": False, "augment": None, "backbone_rate": 1.0, "class_balanced": False, "accumulate": 1,
-    "sync_batchnorm": False, "label_l1": None,
+    "sync_batchnorm": False, "label_l1": None, "certified": None,
 }  # fmt: skip
 REGIMES = ("sequential", "independent", "joint")
 BOTTLENECKS = ("logits", "probabilities")
@@ -116,7 +117,8 @@ class Recipe:
         is trained. ``None``: ``True`` for networks with pretrained weights, ``False`` for others.
     layer
         Of a frozen network: the layer whose output is taken as features (maps by their mean), instead of the last.
-        Several are joined: ``"layer3+layer4"``, or a list of names.
+        Several are joined: ``"layer3+layer4"``, or a list of names. With ``frozen="until:LAYER"``, that layer and
+        layers behind it that are joined, and normalised, instead of the network's own output.
     preprocessing
         What to change in the network's own preprocessing: ``{"size": 160}``, also ``crop``, ``squash``,
         ``interpolation``, ``mean``, ``std``.
@@ -128,6 +130,10 @@ class Recipe:
     mixed_precision
         Compute products of networks in bfloat16, in training and in the passes of a frozen network (whose features
         then differ in the third digit). Heads are solved in float64 all the same.
+    certified
+        ``{"epsilon": 1.0, "delta": 1e-5}``: every model is released with noise on both heads that makes removed
+        samples (ε, δ)-indistinguishable from ones that were never there. For frozen features; ``"tolerance"`` is
+        the gradient norm that a head may have left (1e-9). ``None``: no noise.
     resolve_concept_head
         Re-solve the concept head exactly on the final features as the last step of deep training.
     head_tolerance
@@ -171,6 +177,7 @@ class Recipe:
     arguments: Mapping[str, Any] | None = None
     mixed_precision: bool = False
     label_l1: float | None = None
+    certified: Mapping[str, float] | None = dataclasses.field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.backbone, str | nn.Module):
@@ -199,6 +206,9 @@ class Recipe:
             raise InputError(f"Recipe: seed must be below 2**63, got {self.seed}")
         if self.label_l1 is not None and self.regime == "joint":
             raise InputError("Recipe: label_l1 is for sequential and independent training; joint heads are smooth")
+        self._put("certified", checked_certified(self.certified))
+        if self.certified is not None:
+            self._check_certified()
         if not self.hidden:
             raise InputError("Recipe: hidden needs at least one layer width")
         self._put("hidden", tuple(_whole("hidden", width) for width in self.hidden))
@@ -210,6 +220,18 @@ class Recipe:
         if self.augment is not None and (self.is_linear or isinstance(self.frozen, str)):
             raise InputError(
                 "Recipe: augment= is for networks trained from pictures, not for frozen ones or kept maps"
+            )
+
+    def _check_certified(self) -> None:
+        assert self.certified is not None
+        if self.regime == "joint":
+            raise InputError("Recipe: certified= needs convex heads; the joint objective is not convex")
+        if self.label_l1 is not None:
+            raise InputError("Recipe: certified= adds noise to every weight, which a sparse label head cannot have")
+        if self.certified["tolerance"] < self.head_tolerance:
+            raise InputError(
+                f"Recipe: tolerance of certified is below head_tolerance={self.head_tolerance:g}; heads are not "
+                "solved that far"
             )
 
     def _check_frozen(self) -> None:
@@ -227,7 +249,7 @@ class Recipe:
             raise InputError("Recipe: a network from an ONNX file cannot be trained; leave out frozen=")
         if isinstance(self.layer, list | tuple):
             self._put("layer", "+".join(map(str, self.layer)))
-        if self.layer is not None and not self.is_frozen:
+        if self.layer is not None and not self.is_frozen and not isinstance(self.frozen, str):
             raise InputError(
                 "Recipe: layer= is for a frozen network; to train behind a layer: frozen='until:LAYER'"
             )
@@ -315,6 +337,7 @@ class Recipe:
         if self.preprocessing is not None:
             lists = {name: list(v) if isinstance(v, tuple) else v for name, v in self.preprocessing.items()}
             fields["preprocessing"] = lists
+        fields["certified"] = None if self.certified is None else dict(self.certified)
         return {name: value for name, value in fields.items() if name not in _LATER or value != _LATER[name]}
 
     @classmethod

@@ -24,6 +24,7 @@ from ecbm.train import stages
 from ecbm.train.asked import explained_interrupt, recipe_of
 from ecbm.train.augment import Augmentation
 from ecbm.train.backbones import build_backbone, feature_width, resolve_backbone
+from ecbm.train.certified import Certified
 from ecbm.train.extraction import SeenInputs, extract_missing, pictures_of, seen_through
 from ecbm.train.feature_rows import FeatureRows
 from ecbm.train.front import Front
@@ -35,6 +36,7 @@ from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.loop import Augment, LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
+from ecbm.train.release import Release
 from ecbm.train.repeats import repeated_classes
 from ecbm.train.terms import (
     ConceptTerms,
@@ -45,6 +47,7 @@ from ecbm.train.terms import (
     target_scaling,
     terms_of,
 )
+from ecbm.train.trajectory import keeper
 
 __all__ = ["Trained", "train", "train_and_tell"]
 
@@ -52,12 +55,14 @@ __all__ = ["Trained", "train", "train_and_tell"]
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """A trained model, and what its training has found out that an edit would compute again: the training features
-    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one).
+    with a column of ones, and their eigenbasis (``None`` where no convex solve needed one). ``certified`` is the
+    record of its release, where the recipe promises certified removal.
     """
 
     model: ConceptBottleneck
     design: Tensor
     basis: FeatureBasis | None
+    certified: dict[str, Any] | None = None
 
 
 class _Deep(nn.Module):
@@ -126,6 +131,7 @@ def _fit_deep(
     validation_terms: ConceptTerms | None,
     checkpoint: Path | None,
     device: torch.device,
+    trajectory: Path | None,
 ) -> tuple[_Deep, LoopResult]:
     train_data = data.split("train")
     width = feature_width(backbone, data.inputs.shape)
@@ -158,6 +164,7 @@ def _fit_deep(
         title=f"Training {'both stages' if recipe.regime == 'joint' else 'concepts'}",
         checkpoint=checkpoint,
         identity=identity,
+        after_epoch=None if trajectory is None else keeper(trajectory),
     )
     return deep, result
 
@@ -183,6 +190,8 @@ def train(
     start: ConceptBottleneck | None = None,
     front: Front | None = None,
     device: Device = None,
+    trajectory: str | Path | None = None,
+    noise: int | None = None,
     **fields: Any,
 ) -> ConceptBottleneck:
     """Train a concept bottleneck model on the ``train`` split, with early stopping on ``val``.
@@ -203,6 +212,11 @@ def train(
     device
         Where networks run: ``"cpu"``, ``"auto"``, ``"cuda"``, ``"mps"``. Heads are solved on the CPU in any case,
         and the model that is returned lies there.
+    trajectory
+        A folder in which a deep training keeps its backbone after every epoch: :func:`ecbm.influence` sees more
+        with them. They hold traces of every training sample; delete the folder with the data.
+    noise
+        With ``Recipe(certified=...)``: the secret seed of the noise, to compute a model again; drawn by default.
     fields
         Fields of the recipe that should be different: ``train(data, epochs=3)``.
 
@@ -219,7 +233,15 @@ def train(
     True
     """
     return train_and_tell(
-        data, recipe, checkpoint=checkpoint, start=start, front=front, device=device, **fields
+        data,
+        recipe,
+        checkpoint=checkpoint,
+        start=start,
+        front=front,
+        device=device,
+        trajectory=trajectory,
+        noise=noise,
+        **fields,
     ).model
 
 
@@ -232,12 +254,15 @@ def train_and_tell(
     front: Front | None = None,
     keep: Callable[[Front], FeatureRows] | None = None,
     device: Device = None,
+    trajectory: str | Path | None = None,
+    noise: int | None = None,
     **fields: Any,
 ) -> Trained:
     """:func:`train`, with what it has found out on the way; ``keep`` says where features of a front are kept."""
     chosen = recipe_of(data, recipe, fields)
     with explained_interrupt(checkpoint):
-        return _train(data, chosen, checkpoint, start, front, keep, placed(device))
+        kept = None if trajectory is None else Path(trajectory)
+        return _train(data, chosen, checkpoint, start, front, keep, placed(device), kept, noise)
 
 
 def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple[Front | None, nn.Module | None]:
@@ -245,11 +270,6 @@ def _front(recipe: Recipe, shape: tuple[int, ...], given: Front | None) -> tuple
     if given is not None and recipe.is_frozen and tuple(shape) == given.settings.input_shape:
         return given, None
     return build_front(recipe, shape) or (None, None)
-
-
-def _learnt_from(data: Dataset) -> Dataset:
-    """The samples that training reads."""
-    return data.select([row for row, split in enumerate(data.splits) if split in ("train", "val")])
 
 
 def _train(
@@ -260,6 +280,8 @@ def _train(
     front: Front | None,
     keep: Callable[[Front], FeatureRows] | None,
     device: torch.device,
+    trajectory: Path | None,
+    noise: int | None,
 ) -> Trained:
     parallel.join_group()
     started = time.monotonic()
@@ -267,6 +289,7 @@ def _train(
     shape = tuple(pictures.inputs.shape)
     recipe = resolve_backbone(recipe, shape)
     stages.check_trainable(pictures, recipe)
+    release = _release(recipe, noise)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         front, tail = _front(recipe, shape, front)
@@ -276,8 +299,7 @@ def _train(
         front.device = device
     if front is not None and front.keeps:
         front.rows = keep(front) if keep is not None else front.rows
-        # Maps are large, and those of other splits are not looked at again and again.
-        extract_missing(data if recipe.is_frozen else _learnt_from(data))
+        extract_missing(data)
         log["extraction_seconds"] = time.monotonic() - started
     train_data = data.split("train")
     positive, scaling = positive_weights(train_data, recipe), concept_scaling(train_data)
@@ -311,7 +333,7 @@ def _train(
             validation = None
             if recipe.patience is not None and "val" in data.split_sizes:
                 validation = terms_of(data.split("val"), positive, scaling)
-            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path, device)
+            deep, result = _fit_deep(data, recipe, backbone, terms, validation, path, device, trajectory)
             backbone, concept_head = deep.backbone, deep.concept_head
             if joint:
                 label_start = rows_of(deep.label_head).cpu()
@@ -339,6 +361,11 @@ def _train(
     concept_head = concept_head.cpu().double()
     if data.layout.tied:
         concept_head = linear_from(tie(rows_of(concept_head), data.layout))
+    if release is not None:
+        concept_rows = release.concept_head(design, terms, rows_of(concept_head), alpha)
+        # Processes of one training have drawn noise of their own; the first one's is everybody's.
+        parallel.broadcast(concept_rows)
+        concept_head = linear_from(concept_rows)
     with torch.no_grad():
         logits = concept_head(design[:, :-1])
     low, high = stages.logit_range(logits, train_data.concepts, data.layout)
@@ -352,12 +379,19 @@ def _train(
         "head_tolerance": tolerance,
         "seconds": time.monotonic() - started,
     }
+    label_rows = label.parameters
+    if release is not None:
+        label_rows = release.label_head(read, labels, label_rows, beta)
+        parallel.broadcast(label_rows)
+        # What is released says nothing about the heads before the noise; that is what the noise is for.
+        log = {name: value for name, value in log.items() if not name.endswith(("gradient_norm", "objective"))}
+        log["certified"] = {"epsilon": release.promise.epsilon, "delta": release.promise.delta}
     if path is not None and parallel.rank() == 0:
         path.unlink(missing_ok=True)
     model = ConceptBottleneck(
         backbone,
         concept_head,
-        linear_from(label.parameters),
+        linear_from(label_rows),
         data.concept_names,
         data.class_names,
         recipe,
@@ -372,4 +406,15 @@ def _train(
         target_scaling(train_data),
         data.target_unit,
     )
-    return Trained(model, design, basis)
+    return Trained(model, design, basis, None if release is None else release.record())
+
+
+def _release(recipe: Recipe, noise: int | None) -> Release | None:
+    """The noise of a certified release, if the recipe asks for one."""
+    if recipe.certified is None:
+        return None
+    if not recipe.is_linear:
+        raise InputError(
+            "certified= needs features that training does not change: backbone='linear' or a frozen network"
+        )
+    return Release(Certified(**recipe.certified), noise)

@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+import ecbm
 from ecbm.verify.suggest.evidence import Records
 
 
@@ -84,3 +85,16 @@ def precision(scores: Tensor, errors: Tensor) -> float:
     """Share of errors among as many of the highest scores as there are errors."""
     order = scores.flatten().argsort(descending=True, stable=True)[: int(errors.sum())]
     return float(errors.flatten()[order].double().mean())
+
+
+def spoilt_table(kind: str, n: int, **options: float) -> tuple[ecbm.Dataset, ecbm.Dataset]:
+    """Datasets of frozen features with true labels and with spoilt ones; every sixth sample is for validation."""
+    case = planted(kind, n=n, **options)
+    classes = case.records.classes
+    splits = ["val" if row % 6 == 5 else "train" for row in range(n)]
+    names = [f"c{column}" for column in range(case.truth.shape[1])]
+    clean = ecbm.Dataset(
+        [f"s{row:04d}" for row in range(n)], case.records.features.float(), case.truth.float(), classes, names,
+        ["ant", "bee", "cat", "dog"], splits,
+    )  # fmt: skip
+    return clean, clean.replace(concepts=case.records.labels.float())

@@ -61,6 +61,9 @@ class Options:
         predictions no more than another seed would, for an erasure that reaches further than the heads.
     warm_start
         For ``retrain``: start from the present backbone instead of fresh weights.
+    noise
+        Of a model that promises certified removal: the secret seed of its release's noise, to compute an edit
+        again. ``None`` draws one.
     """
 
     budget: float = 0.05
@@ -73,6 +76,7 @@ class Options:
     label_curvature: str | None = None
     tail: bool = False
     warm_start: bool = False
+    noise: int | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not _number(self.budget) or not 0 < self.budget <= 1:
@@ -109,6 +113,7 @@ class Outcome:
 
     ``unguarded`` says that nothing kept the step from making the edited objective worse: then the report warns.
     ``solved`` says that both heads are minima on the edited data, ``fresh`` that training began from fresh weights.
+    ``certified`` is the record of a release under a promise of certified removal.
     """
 
     model: ConceptBottleneck
@@ -118,6 +123,7 @@ class Outcome:
     unguarded: bool = False
     solved: bool = False
     fresh: bool = False
+    certified: dict[str, Any] | None = None
 
 
 Method = Callable[[Alignment, EditorState, Options], Outcome]

@@ -6,7 +6,7 @@ from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import carry
 from ecbm.edit.methods.base import Options, Outcome
 from ecbm.edit.state import EditorState
-from ecbm.train.train import train
+from ecbm.train.train import train_and_tell
 
 __all__ = ["retrain_edit"]
 
@@ -16,5 +16,13 @@ def retrain_edit(alignment: Alignment, state: EditorState, options: Options) -> 
     edited = alignment.edited
     start = carry(alignment) if options.warm_start else None
     recipe, front = state.model.recipe_for(edited.concept_names), state.model.front
-    model = train(edited, recipe, start=start, front=front, device=state.model.network_device)
-    return Outcome(model, {"warm_start": options.warm_start}, solved=True, fresh=not options.warm_start)
+    trained = train_and_tell(
+        edited, recipe, start=start, front=front, device=state.model.network_device, noise=options.noise
+    )
+    return Outcome(
+        trained.model,
+        {"warm_start": options.warm_start},
+        solved=True,
+        fresh=not options.warm_start,
+        certified=trained.certified,
+    )

@@ -11,7 +11,6 @@ import typer
 from ecbm.errors import InputError
 from ecbm.show.cli.common import DeviceOption, JsonOption, VersionOption, WorkspaceArgument, print_json, say
 from ecbm.show.tables import print_table
-from ecbm.words import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -58,7 +57,10 @@ def influence(
         int, typer.Option(help="Carry out the first so many, each on its own, and show what really happens.")
     ] = 0,
     method: Annotated[
-        str, typer.Option(help="Of a deep backbone: auto, heads (features as they are) or ekfac (all layers).")
+        str,
+        typer.Option(
+            help="Of a deep backbone: auto, heads, trajectory (with 'ecbm train --keep-epochs') or ekfac."
+        ),
     ] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Write the table (.csv) or a plot (.svg, .html).", show_default=False)
@@ -87,13 +89,16 @@ def influence(
         ids = of or ["val"]
         given = ids[0] if len(ids) == 1 else ids
         target = asked.target(given, loss, class_name)
-        frame = asked.table(kind, given, loss=loss, label=class_name, top=top, exact=exact)
+        whole = as_json or (out is not None and out.suffix.lower() == ".csv")
+        shown = top if top is not None else (None if whole else _SHOWN)
+        frame = asked.table(kind, given, loss=loss, label=class_name, top=shown, exact=exact)
         now = asked.value(target)
         exactly = asked.exact
     if out is not None:
         _write(out, frame, kind, f"Influence of {kind} on {target.words}", top or _SHOWN)
     if as_json:
-        print_json({"of": target.words, "loss": now, "kind": kind, "influences": _rows(frame)})
+        said = {"of": target.words, "loss": now, "kind": kind, "method": asked.method}
+        print_json({**said, "influences": _rows(frame)})
         return
     _show(frame, kind, target.words, now, top or _SHOWN)
     if out is not None:
@@ -151,9 +156,8 @@ def _show(frame: pandas.DataFrame, kind: str, words: str, now: float, most: int)
         for place, (name, change) in enumerate(zip(_names(part, kind), part["change"], strict=True))
     ]
     print_table(headers, rows, names=("",))
-    if len(part) < len(frame):
-        left = counted(len(frame) - len(part), kind.removesuffix("s"))
-        say(f"{left} between these; --top shows more, --json all.")
+    if len(part) == 2 * most:
+        say("more lie between these: --top N shows them, --json and a .csv file have all")
 
 
 def _figure(value: float) -> str:

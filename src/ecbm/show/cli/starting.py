@@ -120,6 +120,16 @@ LabelL1Option = Annotated[
     float | None,
     typer.Option(help="L1 of the label stage: each class reads few concepts.", rich_help_panel="Recipe"),
 ]
+EpsilonOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Certified removal, for frozen features: ε of the (ε, δ) promise (docs/certified.md).",
+        rich_help_panel="Recipe",
+    ),
+]
+DeltaOption = Annotated[
+    float | None, typer.Option(help="δ of certified removal. Default: 1e-5.", rich_help_panel="Recipe")
+]
 SeedOption = Annotated[
     int | None, typer.Option(help="Seed of training (and of drawn birds).", rich_help_panel="Recipe")
 ]
@@ -148,6 +158,12 @@ def register(app: typer.Typer) -> None:
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _certified(epsilon: float | None, delta: float | None) -> dict[str, float] | None:
+    if epsilon is None and delta is not None:
+        raise InputError("--delta belongs to certified removal; give --epsilon too")
+    return None if epsilon is None else {"epsilon": epsilon, "delta": 1e-5 if delta is None else delta}
 
 
 def _frozen(text: str | None) -> bool | str | None:
@@ -203,6 +219,8 @@ def init(
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     label_l1: LabelL1Option = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
     seed: SeedOption = None,
     reason: ReasonOption = "",
     author: AuthorOption = "",
@@ -223,7 +241,7 @@ def init(
         "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
         "class_balanced": class_balanced, "sync_batchnorm": sync_batchnorm,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
-        "label_l1": label_l1,
+        "label_l1": label_l1, "certified": _certified(epsilon, delta),
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
         "preprocessing": None if input_size is None else {"size": input_size},
     }  # fmt: skip
@@ -342,7 +360,15 @@ def train(
     concept_l2: ConceptL2Option = None,
     label_l2: LabelL2Option = None,
     label_l1: LabelL1Option = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
     seed: SeedOption = None,
+    keep_epochs: Annotated[
+        bool,
+        typer.Option(
+            "--keep-epochs", help="Keep the backbone of every epoch: 'ecbm influence' sees more with them."
+        ),
+    ] = False,
     reason: ReasonOption = "",
     author: AuthorOption = "",
     expect: ExpectOption = None,
@@ -363,7 +389,7 @@ def train(
         "backbone_rate": backbone_rate, "accumulate": accumulate, "augment": augment,
         "class_balanced": class_balanced, "sync_batchnorm": sync_batchnorm,
         "batch_size": batch_size, "learning_rate": learning_rate, "concept_l2": concept_l2, "label_l2": label_l2,
-        "label_l1": label_l1,
+        "label_l1": label_l1, "certified": _certified(epsilon, delta),
         "weights": weights, "frozen": _frozen(frozen), "layer": layer,
         "preprocessing": None if input_size is None else {"size": input_size},
     }  # fmt: skip
@@ -374,7 +400,7 @@ def train(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said below, in one line each
-            version = opened.train(recipe, reason=reason, author=author, expect=expect)
+            version = opened.train(recipe, keep_epochs=keep_epochs, reason=reason, author=author, expect=expect)
     except TrainingInterrupted as stop:
         raise Interrupted(stop.words(f"'ecbm train {workspace}' with the same options")) from None
     if parallel.rank() != 0:  # of several processes under torchrun the first one speaks

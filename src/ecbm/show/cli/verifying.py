@@ -94,7 +94,7 @@ def verify(
 def _show(result: dict[str, Any]) -> None:
     about = result["audited"]
     what = f"rehearsal of {about['method']}" if about["what"] == "rehearsal" else str(about["what"])
-    say(f"version {about['version']}, {result['depth']} ({what}): {result['verdict']}", result["why"])
+    say(f"version {result['version']}, {result['depth']} ({what}): {result['verdict']}", result["why"])
     if result["depth"] == "quick":
         rows = [[check["name"], _figure(check["value"]), _figure(check["limit"])] for check in result["checks"]]
         print_table(["check", "value", "at most"], rows)

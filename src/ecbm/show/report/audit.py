@@ -12,12 +12,19 @@ from typing import Any
 
 from ecbm.errors import InputError
 
-__all__ = ["VERDICTS", "audit_from", "read_audit"]
+__all__ = ["QUICK", "VERDICTS", "audit_from", "read_audit"]
 
 VERDICTS = {
     "passed": "The audit could not tell this model from one that was trained without the data in question.",
     "failed": "The audit found traces of the data in question in this model.",
     "inconclusive": "The audit is inconclusive: as it was run, it could not have seen a difference.",
+}
+# A quick check measures the model; it does not try to recognise anybody in it.
+QUICK = {
+    "passed": "The model was measured again: model, data and record agree. Whether removed data can still be "
+    "recognised in it was not tried.",
+    "failed": "The model was measured again, and it is not what its record says.",
+    "inconclusive": "The model was measured again, but there was nothing to hold it against.",
 }
 _CONTROLS = ("noop", "retrain")
 
@@ -54,6 +61,9 @@ def audit_from(given: Any, where: str = "audit") -> dict[str, Any]:
         name: _figures(controls.get(name) if isinstance(controls, dict) else None, f"{where}: control {name!r}")
         for name in _CONTROLS
     }
+    found["recognition"] = found["edit"] is not None
+    if not found["recognition"]:
+        found["words"] = QUICK[given["verdict"]]
     version = given.get("version")
     found["version"] = version if isinstance(version, int) and not isinstance(version, bool) else None
     return found
@@ -61,7 +71,7 @@ def audit_from(given: Any, where: str = "audit") -> dict[str, Any]:
 
 def _figures(given: Any, where: str) -> dict[str, float] | None:
     """AUC and interval; ``None`` where the audit has none (the quick depth)."""
-    if given is None or not isinstance(given, dict) or "auc" not in given:
+    if not isinstance(given, dict) or given.get("auc") is None:
         return None
     found = {}
     for name in ("auc", "low", "high"):

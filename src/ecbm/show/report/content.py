@@ -55,6 +55,10 @@ def gather(workspace: Workspace, number: int | str | None, audit: dict[str, Any]
     destroyed before it was finished.
     """
     chosen = workspace.version(number).version
+    if audit is not None and audit["version"] not in (None, chosen):
+        raise InputError(
+            f"the audit is of version {audit['version']}, the report of version {chosen}; audit that one"
+        )
     for _ in range(3):
         before = _state(workspace, chosen)
         material = _gather(workspace, chosen, audit)
@@ -102,7 +106,7 @@ def _gather(workspace: Workspace, number: int, audit: dict[str, Any] | None) -> 
         "predictions": {split: flips_of(one) for split, one in found.items()},
         "mistakes": {split: mistakes_of(one) for split, one in found.items()},
         "certificate": certificate_of(item["report"], version.kind, noun),
-        "checks": {"quick": _quick(item["report"]), "audit": audit},
+        "checks": {"quick": _quick(item["report"]), "removal": _removal(item), "audit": audit},
         "history": history_of(workspace, number, noun),
         "erasures": erasures_of(workspace),
         "integrity": integrity_of(workspace, item["fingerprints"], data, model),
@@ -170,6 +174,12 @@ def _quick(report: dict[str, Any] | None) -> dict[str, Any] | None:
     found = {name: report[name] for name in kept if report.get(name) is not None}
     why = (report.get("settings") or {}).get("why") or report.get("why")
     return found | ({"why": why} if why else {}) or None
+
+
+def _removal(item: dict[str, Any]) -> dict[str, float] | None:
+    """The promise of certified removal that a version was released under, if any."""
+    promise = item.get("certified") or (item["report"] or {}).get("certified")
+    return None if not promise else {name: promise[name] for name in ("epsilon", "delta")}
 
 
 def _reproduce(

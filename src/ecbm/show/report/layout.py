@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 from typing import Any
 
@@ -149,6 +150,13 @@ def _checks(page: Page, content: dict[str, Any]) -> None:
         pairs["Fit to the edited data"] = f"{', '.join(words)} (lower is better)"
     if quick is not None and quick.get("traces"):
         pairs["Traces"] = str(quick["traces"].get("words", ""))
+    promise = content["checks"]["removal"]
+    if promise is not None:
+        odds, chance = math.exp(promise["epsilon"]), written(promise["delta"], 2)
+        pairs["Certified removal"] = (
+            f"whoever guesses from this model whether a removed {content['noun']} was ever there gains at most a "
+            f"factor of {odds:.2g} in the odds (ε = {promise['epsilon']:g}), but for a chance of {chance} (δ)"
+        )
     pairs["Ledger"] = (
         f"entries 1 to {integrity['ledger_entries']:,}, the chain is unbroken"
         if integrity["ok"]
@@ -163,7 +171,8 @@ def _checks(page: Page, content: dict[str, Any]) -> None:
     page.block(facts(pairs, codes))
     audit = content["checks"]["audit"]
     if audit is not None:
-        page.block(notice("plain", f"Audit: {audit['verdict']}", audit["words"]))
+        what = "Audit" if audit["recognition"] else "Quick check"
+        page.block(notice("plain", f"{what}: {audit['verdict']}", audit["words"]))
         page.block(audit_rows(audit))
 
 

@@ -61,7 +61,7 @@ def limits_of(content: Mapping[str, Any]) -> list[dict[str, str]]:
             "What is proven", f"Not covered by the certificate: {'; '.join(content['certificate']['not_covered'])}."
         )
     audit = content["checks"]["audit"]
-    if audit is None:
+    if audit is None or not audit["recognition"]:
         say(
             "No audit",
             "No membership audit came with this report: whether removed data can still be recognised in the model "

@@ -70,6 +70,8 @@ class Asked:
             for value in (self.forget, self.ids, self.group, self.samples, self.references, self.pairs, self.shard)
         ):
             raise InputError("a quick check makes no test on samples; say depth erasure or release")
+        if self.group is not None and self.forget != "subgroup":
+            raise InputError("a group is for the forget set 'subgroup'; add it, or leave the group out")
         if self.ids is not None and (self.forget is not None or self.group is not None):
             raise InputError("samples are named or drawn: give ids or a forget set, not both")
         if self.ids is not None and (self.depth == "release" or not self.ids):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ecbm.errors import InputError
 
-__all__ = ["FEWEST_FOR_BINS", "binned_divergence", "margin_divergence", "normal_divergence"]
+__all__ = ["FEWEST_FOR_BINS", "binned_divergence", "divergence_of", "margin_divergence", "normal_divergence"]
 
 Array = NDArray[np.float64]
 FEWEST_FOR_BINS = 500
@@ -45,24 +45,31 @@ def margin_divergence(first: Array, second: Array) -> Array:
 
     A single figure may be a little below 0; the mean over samples is what tells.
     """
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    if min(len(a), len(b)) < _FEWEST:
+        raise InputError(f"a divergence needs {_FEWEST} models of each kind, got {len(a)} and {len(b)}; train more")
+    return divergence_of(a.mean(0), a.var(0, ddof=1), len(a), b.mean(0), b.var(0, ddof=1), len(b))
+
+
+def divergence_of(
+    mean_1: Array, variance_1: Array, count_1: Array | int, mean_2: Array, variance_2: Array, count_2: Array | int
+) -> Array:
+    """:func:`margin_divergence` from means, variances (ddof 1) and counts."""
     from scipy.special import digamma
 
-    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    n, m = len(a), len(b)
-    if min(n, m) < _FEWEST:
-        raise InputError(f"a divergence needs {_FEWEST} models of each kind, got {n} and {m}; train more")
-    mean_a, mean_b = a.mean(0), b.mean(0)
-    floor = _ROUNDING * (1 + mean_b**2)
-    var_a, var_b = np.maximum(a.var(0, ddof=1), floor), np.maximum(b.var(0, ddof=1), floor)
+    n, m = np.asarray(count_1, np.float64), np.asarray(count_2, np.float64)
+    floor = _ROUNDING * (1 + mean_2**2)
+    first, second = np.maximum(variance_1, floor), np.maximum(variance_2, floor)
     shrink = (m - 3) / (m - 1)
-    ratio = shrink * var_a / var_b
-    apart = shrink * (mean_a - mean_b) ** 2 / var_b - ratio / n - 1 / m
+    ratio = shrink * first / second
+    apart = shrink * (mean_1 - mean_2) ** 2 / second - ratio / n - 1 / m
 
-    def bias(count: int) -> float:
+    def bias(count: Array) -> Array:
         half = (count - 1) / 2
-        return float(digamma(half) - np.log(half))
+        found: Array = digamma(half) - np.log(half)
+        return found
 
-    logs = np.log(var_b / var_a) - bias(m) + bias(n)
+    logs = np.log(second / first) - bias(m) + bias(n)
     divergence: Array = 0.5 * (logs + ratio + apart - 1)
     return divergence
 

@@ -81,8 +81,6 @@ def choose_pool(
     """
     if kind not in KINDS:
         raise unknown_name("forget set", kind, KINDS)
-    if group is not None and kind != "subgroup":
-        raise InputError(f"a group is for the forget set 'subgroup', not for {kind!r}")
     train, draw = data.split("train"), np.random.default_rng([seed, 0])
     order = draw.permutation(len(train))
     words = f"{kind} training samples"

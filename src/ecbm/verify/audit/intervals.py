@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,15 +110,15 @@ def auc_interval(members: Array, others: Array, level: float = _LEVEL) -> Interv
     return Interval(value, _root(outside, 0.0, value), _root(outside, 1.0, value))
 
 
-def _root(outside: object, end: float, value: float) -> float:
+def _root(outside: Callable[[float], float], end: float, value: float) -> float:
     """Where ``outside`` changes its sign between an end of 0..1, where it is positive, and the AUC itself."""
     from scipy.optimize import brentq
 
     if value == end:
         return end
-    # At 0 and 1 the spread is 0: a little inside, where the sign is that of the end all the same.
-    inner = abs(end - 1e-12)
-    return float(brentq(outside, *sorted((inner, value)), xtol=1e-12)) if abs(value - end) > 1e-9 else end
+    # At 0 and 1 the spread is 0 and so is the sign there: a little inside it is that of the neighbourhood.
+    inner, start = abs(end - 1e-12), min(max(value, 1e-9), 1 - 1e-9)
+    return float(brentq(outside, *sorted((inner, start)), xtol=1e-12))
 
 
 def _normal_quantile(level: float) -> float:

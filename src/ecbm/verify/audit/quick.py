@@ -26,7 +26,7 @@ from ecbm.train.heads.activations import activate
 from ecbm.train.heads.objectives import rows_of
 from ecbm.train.model import ConceptBottleneck
 
-__all__ = ["Check", "Parent", "Recorded", "check_quickly", "known_seed_noise"]
+__all__ = ["Check", "Parent", "Recorded", "check_quickly", "known_seed_noise", "released_with_noise"]
 
 # Gradient norms above which a head is not solved. Features of a frozen backbone come out the same to float64
 # rounding everywhere; those of a deep one are float32 and differ between machines.
@@ -112,7 +112,7 @@ def check_quickly(
     checks = [*(further or []), *_heads(model, figures, recorded, deep), *_agree(figures, recorded, deep)]
     control = None if parent is None else _noop(parent, data)
     failed = [check for check in checks if not check.passed]
-    verdict, why = "passed", _passed_words(recorded, deep)
+    verdict, why = "passed", _passed_words(recorded, model)
     if failed:
         verdict, why = "failed", "; ".join(check.words for check in failed)
     elif not any(check.limit is not None for check in checks):
@@ -173,8 +173,8 @@ def _measured(state: EditorState, alignment: Alignment, model: ConceptBottleneck
 
 
 def _heads(model: ConceptBottleneck, figures: Mapping[str, Any], recorded: Recorded, deep: bool) -> list[Check]:
-    """Solved heads have no gradient."""
-    if not recorded.solved:
+    """Solved heads have no gradient, unless they were released with noise."""
+    if not recorded.solved or released_with_noise(model):
         return []
     limit = _SOLVED_DEEP if deep else _SOLVED
     found = []
@@ -246,15 +246,22 @@ def _drift(
     return out
 
 
-def _passed_words(recorded: Recorded, deep: bool) -> str:
+def _passed_words(recorded: Recorded, model: ConceptBottleneck) -> str:
     words = "model, data and record agree"
-    if recorded.solved:
-        words += "; both heads are what training on this data gives"
-        words += ", given the backbone's features" if deep else ""
+    if recorded.solved and not released_with_noise(model):
+        joint = model.recipe.regime == "joint"
+        words += f"; {'the label head is' if joint else 'both heads are'} what training on this data gives"
+        given = ["the concept head"] * joint + ["the backbone's features"] * (not model.recipe.is_linear)
+        words += f", given {' and '.join(given)}" if given else ""
     traces = recorded.traces
     if traces is not None and (traces["as_before"] or traces["trained_on_without_them"]):
         words += f"; {traces['words']}"
     return words
+
+
+def released_with_noise(model: ConceptBottleneck) -> bool:
+    """Whether the recipe promises certified removal, for which noise is put on solved heads."""
+    return getattr(model.recipe, "certified", None) is not None
 
 
 def known_seed_noise(state: EditorState) -> float | None:

@@ -23,7 +23,7 @@ from ecbm.errors import InputError
 from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.audit.collecting import Arrays, Shard, Store, collect
 from ecbm.verify.audit.designs import FORGOTTEN, LEFT_OUT, thirds
-from ecbm.verify.audit.divergence import FEWEST_FOR_BINS, binned_divergence, margin_divergence
+from ecbm.verify.audit.divergence import FEWEST_FOR_BINS, binned_divergence, divergence_of
 from ecbm.verify.audit.erasure import MODELS
 from ecbm.verify.audit.forget_sets import Pool
 from ecbm.verify.audit.intervals import Difference, Interval, auc
@@ -195,8 +195,8 @@ def _unlearning_auc(mine: Array, never: Array, roles: NDArray[np.int64], use: ND
 def _moments(values: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
     """Mean, variance and count of every sample over the pairs that are meant."""
     count = mask.sum(0)
-    if int(count.min()) < 3:
-        raise InputError("a sample was forgotten or left out in fewer than three pairs; take more pairs")
+    if int(count.min()) < 4:
+        raise InputError("a sample was forgotten or left out in fewer than four pairs; take more pairs")
     mean = np.where(mask, values, 0.0).sum(0) / count
     variance = np.where(mask, (values - mean) ** 2, 0.0).sum(0) / (count - 1)
     return mean, np.maximum(variance, 1e-24 * (1 + mean**2)), count.astype(np.float64)
@@ -204,22 +204,19 @@ def _moments(values: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array, Arra
 
 def _predictive(signal: Array, mean: Array, variance: Array, count: Array) -> Array:
     """log density of a further value, with Student's distribution."""
-    from scipy.stats import t
+    from scipy.special import gammaln
 
-    scale = np.sqrt(variance * (1 + 1 / count))
-    log: Array = t.logpdf((signal - mean) / scale, count - 1) - np.log(scale)
+    freedom, square = count - 1, variance * (1 + 1 / count)
+    constant = gammaln((freedom + 1) / 2) - gammaln(freedom / 2) - 0.5 * np.log(np.pi * freedom * square)
+    log: Array = constant - (freedom + 1) / 2 * np.log1p((signal - mean) ** 2 / (freedom * square))
     return log
 
 
 def _mean_divergence(mine: Array, never: Array, roles: NDArray[np.int64], use: NDArray[np.int64]) -> float:
     """The mean over samples of KL(forgotten ‖ never there)."""
+    here = roles[use]
     return float(
-        np.mean(
-            [
-                margin_divergence(mine[use, place][a][:, None], never[use, place][b][:, None])[0]
-                for place, (a, b) in _kinds(roles[use])
-            ]
-        )
+        divergence_of(*_moments(mine[use], here == FORGOTTEN), *_moments(never[use], here == LEFT_OUT)).mean()
     )
 
 

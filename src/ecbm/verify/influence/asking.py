@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +18,7 @@ from ecbm.progress import progress
 from ecbm.read.dataset import Dataset
 from ecbm.train.extraction import extract_missing
 from ecbm.train.model import ConceptBottleneck
+from ecbm.train.trajectory import kept_epochs
 from ecbm.verify.influence.confirm import actual_change
 from ecbm.verify.influence.deep import Deep
 from ecbm.verify.influence.flips import Flips, flipped_value, flips_of
@@ -25,6 +27,7 @@ from ecbm.verify.influence.importance import class_changes_without
 from ecbm.verify.influence.sensitivity import Sensitivity
 from ecbm.verify.influence.sources import changes_of_flips
 from ecbm.verify.influence.targets import Target, target_of
+from ecbm.verify.influence.trajectory import heads_along
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "METHODS", "Influence", "influence"]
 
 KINDS = ("samples", "labels", "concepts")
-METHODS = ("auto", "heads", "ekfac")
+METHODS = ("auto", "heads", "trajectory", "ekfac")
 
 
 class Influence:
@@ -44,7 +47,10 @@ class Influence:
         An :class:`ecbm.Editor`: its features, solved heads and curvature are used and kept there.
     method
         ``"heads"``: through both heads, exactly, features as they are (a frozen backbone has nothing else).
-        ``"ekfac"``: through the backbone too, with EK-FAC for its Hessian. ``"auto"``: ``"heads"``.
+        ``"trajectory"``: the mean of that over the epochs that training kept. ``"ekfac"``: through the backbone
+        too, with EK-FAC for its Hessian. ``"auto"``: ``"trajectory"`` where there is one, otherwise ``"heads"``.
+    trajectory
+        The folder that :func:`ecbm.train` was given to keep the epochs in.
 
     Examples
     --------
@@ -57,29 +63,29 @@ class Influence:
     (4, True)
     """
 
-    def __init__(self, editor: Editor, *, method: str = "auto") -> None:
-        if method not in METHODS:
-            raise unknown_name("method", method, METHODS, "influence")
-        recipe = editor.model.recipe
-        frozen = recipe.is_linear
-        if method == "ekfac" and frozen:
-            raise InputError("method='ekfac' is for deep backbones; with a frozen one 'heads' is exact")
-        if method == "ekfac" and recipe.regime != "sequential":
-            raise InputError(
-                f"method='ekfac' is for sequential models, this one is {recipe.regime}; use method='heads'"
-            )
-        self.editor, self.method = editor, "heads" if method == "auto" else method
-        self.exact = frozen
+    def __init__(self, editor: Editor, *, method: str = "auto", trajectory: str | Path | None = None) -> None:
+        self.editor, self.method = editor, _method(editor, method, trajectory)
+        self._epochs = kept_epochs(trajectory) if trajectory is not None and self.method == "trajectory" else []
+        self.exact = editor.model.recipe.is_linear
         extract_missing(editor.state.data)
         self.heads = Heads(editor.state)
+
+    @cached_property
+    def _members(self) -> list[Heads]:
+        """The heads that answer, and whose mean is the answer."""
+        return heads_along(self.editor.state, self._epochs) if self._epochs else [self.heads]
 
     @cached_property
     def _deep(self) -> Deep:
         return Deep(self.heads)
 
     @cached_property
-    def _flips(self) -> Flips:
-        return flips_of(self.editor.state)
+    def _flips(self) -> list[Flips]:
+        """Of every member; what a label becomes is what the model itself finds likely."""
+        own = flips_of(self.editor.state)
+        if not self._epochs:
+            return [own]
+        return [flips_of(member.state, own.labels) for member in self._members]
 
     def target(self, of: str | Sequence[str] = "val", loss: str = "all", label: str | None = None) -> Target:
         """What is asked about (:func:`~ecbm.verify.influence.targets.target_of`)."""
@@ -90,23 +96,24 @@ class Influence:
         """The target's loss now."""
         return self.heads.value(target)
 
-    def sensitivity(self, target: Target, tolerance: float | None = None) -> Sensitivity:
-        """How the target depends on the training terms."""
+    def sensitivities(self, target: Target) -> list[Sensitivity]:
+        """How the target depends on the training terms, for every member."""
         if self.method == "ekfac":
-            return self._deep.sensitivity(target)
+            return [self._deep.sensitivity(target)]
         # A question about one sample is asked while somebody waits, and looked at to three digits.
-        chosen = (1e-4 if len(target.data) == 1 else 1e-6) if tolerance is None else tolerance
-        return self.heads.sensitivity(target, chosen)
+        tolerance = 1e-4 if len(target.data) == 1 else 1e-6
+        return [member.sensitivity(target, tolerance) for member in self._members]
 
     # -- changes, as tensors -------------------------------------------------------------------------------
 
     def sample_changes(self, target: Target) -> Tensor:
         """(n,) predicted change of the target's loss if a training sample were removed."""
-        return self.sensitivity(target).of_samples()
+        return _mean([found.of_samples() for found in self.sensitivities(target)])
 
     def label_changes(self, target: Target) -> Tensor:
         """(n, concepts) predicted change if a concept label were flipped; NaN where it is missing."""
-        return changes_of_flips(self.heads, self.sensitivity(target), self._flips)
+        found = zip(self._members, self.sensitivities(target), self._flips, strict=True)
+        return _mean([changes_of_flips(*one) for one in found])
 
     def concept_changes(self, target: Target) -> Tensor:
         """(concepts,) predicted change of the target's class loss if a concept were removed."""
@@ -118,9 +125,9 @@ class Influence:
         only = dataclasses.replace(
             target, terms=dataclasses.replace(target.terms, weights=target.terms.weights * 0)
         )
-        changes = class_changes_without(self.heads, only)
+        changes = _mean([class_changes_without(member, only) for member in self._members])
         if self.method == "ekfac":
-            through = self.sensitivity(only).of_columns()
+            through = self._deep.sensitivity(only).of_columns()
             concepts = self.editor.model.layout.concepts
             changes = changes + torch.stack([through[list(concept.columns)].sum() for concept in concepts])
         return changes
@@ -128,7 +135,9 @@ class Influence:
     def group_change(self, ids: Sequence[str], target: Target) -> float:
         """Predicted change of the target's loss if some training samples were removed together."""
         train = self.editor.state.train
-        return self.sensitivity(target).of_group(torch.tensor([train.row(one) for one in ids]))
+        rows = torch.tensor([train.row(one) for one in ids])
+        found = [one.of_group(rows) for one in self.sensitivities(target)]
+        return sum(found) / len(found)
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -194,7 +203,7 @@ class Influence:
 
         train, concepts = self.editor.state.train, self.editor.model.layout.concepts
         places = _ranked(changes.flatten(), top)
-        labels, flipped = train.concepts, self._flips.labels
+        labels, flipped = train.concepts, self._flips[0].labels
         found: dict[str, list[Any]] = {"id": [], "concept": [], "label": [], "flipped": []}
         for place in places.tolist():
             row, concept = place // len(concepts), concepts[place % len(concepts)]
@@ -231,6 +240,31 @@ class Influence:
         return found
 
 
+def _method(editor: Editor, method: str, trajectory: str | Path | None) -> str:
+    """The method that was asked for, or that is best for this model; what cannot be is refused."""
+    if method not in METHODS:
+        raise unknown_name("method", method, METHODS, "influence")
+    recipe = editor.model.recipe
+    along = trajectory is not None and not recipe.is_linear and recipe.regime != "joint"
+    if method == "auto":
+        return "trajectory" if along else "heads"
+    if method != "heads" and recipe.is_linear:
+        raise InputError(f"method={method!r} is for deep backbones; with a frozen one 'heads' is exact")
+    if method == "ekfac" and recipe.regime != "sequential":
+        raise InputError(f"method='ekfac' is for sequential models, this one is {recipe.regime}; use 'heads'")
+    if method == "trajectory" and not along:
+        if recipe.regime == "joint":
+            raise InputError("method='trajectory' solves heads one after the other; of a joint model use 'heads'")
+        raise InputError(
+            "method='trajectory' needs the epochs of the training; none were kept (train with trajectory=)"
+        )
+    return method
+
+
+def _mean(found: list[Tensor]) -> Tensor:
+    return found[0] if len(found) == 1 else torch.stack(found).mean(0)
+
+
 def _ranked(changes: Tensor, top: int | None) -> Tensor:
     """Places in order, the most negative change first; NaN left out. With ``top`` only so many from both ends."""
     known = (~changes.isnan()).nonzero().flatten()
@@ -253,6 +287,7 @@ def influence(
     loss: str = "all",
     label: str | None = None,
     method: str = "auto",
+    trajectory: str | Path | None = None,
     top: int | None = None,
     exact: int = 0,
 ) -> pandas.DataFrame:
@@ -278,7 +313,9 @@ def influence(
     label
         A class: −log of its probability is the target, instead of the loss against the samples' own labels.
     method
-        ``"auto"``; for deep backbones also ``"heads"`` or ``"ekfac"`` (:class:`Influence`).
+        ``"auto"``; for deep backbones also ``"heads"``, ``"trajectory"`` or ``"ekfac"`` (:class:`Influence`).
+    trajectory
+        For deep backbones: the folder of epochs that :func:`ecbm.train` kept. Estimates with it are better.
     top
         Only so many of the most harmful and of the most helpful; all by default.
     exact
@@ -306,5 +343,5 @@ def influence(
         model = Editor(model, data)
     elif data is not None:
         raise InputError("influence: an editor has its data; leave data out")
-    asked = model if isinstance(model, Influence) else Influence(model, method=method)
+    asked = model if isinstance(model, Influence) else Influence(model, method=method, trajectory=trajectory)
     return asked.table(kind, of, loss=loss, label=label, top=top, exact=exact)

@@ -16,6 +16,9 @@ __all__ = ["ConceptSide"]
 
 # A round is made in float32; what it leaves of the residual, computed in float64, is the next round's.
 _ROUND, _ROUNDS = 3e-5, 3
+# Hessians of independent concepts are factored once where building them takes at most so many multiplications
+# (about a second) and they hold at most so many numbers: questions then take no iterations.
+_DENSE_WORK, _DENSE_SIZE = 3e9, 4e6
 
 
 class ConceptSide:
@@ -66,6 +69,18 @@ class ConceptSide:
     def _owners(self) -> bool | Tensor:
         return False if self.layout is None else torch.tensor(self.layout.owner)
 
+    @cached_property
+    def _factors(self) -> Tensor | None:
+        """(k, d, d) Cholesky factors of all Hessians, where they are independent and small."""
+        (rows, width), count = self.design.shape, len(self.head)
+        size = count * width * width
+        if self.layout is not None or size > _DENSE_SIZE or rows * size > _DENSE_WORK:
+            return None
+        blocks = torch.stack([(self.design.T * part) @ self.design for part in self._curvature])
+        blocks.diagonal(dim1=1, dim2=2).add_(self.l2)
+        factors: Tensor = torch.linalg.cholesky(blocks)
+        return factors
+
     def multiply(self, vector: Tensor, active: Tensor | None = None) -> Tensor:
         """H vector, in its precision; ``active`` are the rows it has, all by default."""
         single = vector.dtype == torch.float32
@@ -85,6 +100,8 @@ class ConceptSide:
 
     def solve(self, vector: Tensor, tolerance: float = 1e-6) -> Tensor:
         """H⁻¹ vector (k, d) to a relative residual for every concept; rows of an ordinal one stay tied."""
+        if self._factors is not None:
+            return torch.cholesky_solve(vector[:, :, None], self._factors)[:, :, 0]
         vector = tie(vector, self.layout)
         sizes = vector.norm(dim=1).clamp_min(1e-300)
         basis, leading = self._state.basis, self._state.leading

@@ -37,11 +37,20 @@ class Flips:
     known: Tensor
 
 
-def flips_of(state: EditorState) -> Flips:
-    """Flip all labels of the training samples, each on its own."""
-    model, train = state.model, state.train
+def flips_of(state: EditorState, labels: Tensor | None = None) -> Flips:
+    """Flip all labels of the training samples, each on its own; to given ``labels`` where another model decides."""
+    train = state.train
+    labels = _flipped(state) if labels is None else labels
+    scaling = concept_scaling(train)
+    terms = concept_terms(labels.float(), state.model.positive_weights, train.layout, scaling)
+    residuals = concept_residual(state.logits, terms.targets.double(), terms.weights.double(), terms.layout)
+    first = [concept.columns[0] for concept in train.layout.concepts]
+    return Flips(labels, residuals, ~train.concepts[:, first].isnan())
+
+
+def _flipped(state: EditorState) -> Tensor:
+    train, layout = state.train, state.train.layout
     labels = 1 - train.concepts.double()
-    layout = train.layout
     if not layout.plain:
         values = activate(state.logits, layout)
         for concept in layout.concepts:
@@ -53,10 +62,7 @@ def flips_of(state: EditorState) -> Flips:
                 labels[:, columns] = _next_grade(now, seen)
             elif concept.type == "continuous":
                 labels[:, columns] = torch.nan
-    terms = concept_terms(labels.float(), model.positive_weights, layout, concept_scaling(train))
-    residuals = concept_residual(state.logits, terms.targets.double(), terms.weights.double(), terms.layout)
-    first = [concept.columns[0] for concept in layout.concepts]
-    return Flips(labels, residuals, ~train.concepts[:, first].isnan())
+    return labels
 
 
 def _other_value(now: Tensor, seen: Tensor) -> Tensor:

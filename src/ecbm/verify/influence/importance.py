@@ -26,8 +26,6 @@ from ecbm.verify.influence.targets import Target
 
 __all__ = ["class_changes_without", "heads_without"]
 
-# The largest Hessian that is inverted as a whole.
-_WHOLE = 1500
 # Steps on each head's own objective: at least and at most, and how many operations they may take in all.
 _FEWEST, _MOST, _WORK = 2, 20, 2e10
 
@@ -58,9 +56,8 @@ def class_changes_without(heads: Heads, target: Target, *, steps: int | None = N
 
 def heads_without(label: LabelSide, removed: list[list[int]], steps: int) -> Iterator[Tensor]:
     """The label head (classes, k + 1) after each of the removals, with zeros in those columns."""
-    size = label.head.numel()
-    if size <= _WHOLE:
-        inverse = _whole_inverse(label)
+    inverse = label.whole_inverse
+    if inverse is not None:
         width = label.head.shape[1]
         for columns in removed:
             places = torch.tensor([c * width + column for c in range(len(label.head)) for column in columns])
@@ -102,27 +99,6 @@ def _refined(label: LabelSide, head: Tensor, divide: _Divide, steps: int) -> Ten
             break
         head, outputs, value = head - length * direction, outputs - length * change, moved
     return head
-
-
-def _whole_inverse(label: LabelSide) -> Tensor:
-    """H⁻¹ over all classes at once; weights outside the support of a sparse head stay where they are."""
-    design, head = label.design, label.head
-    count, (classes, width) = len(design), head.shape
-    rows = torch.zeros(classes, width, classes, width, dtype=torch.float64)
-    for c in range(classes):
-        turn = -label.chances[:, c : c + 1] * label.chances
-        turn[:, c] += label.chances[:, c]
-        if label.labels.is_floating_point():
-            turn = torch.ones_like(label.chances)
-        for d in range(classes):
-            rows[c, :, d] = (design * (turn[:, d : d + 1] / count)).T @ design
-    matrix = rows.view(head.numel(), head.numel())
-    matrix.diagonal().add_(label.l2)
-    still = (~label.support).flatten().nonzero().flatten()
-    matrix[still] = matrix[:, still] = 0.0
-    matrix[still, still] = 1.0
-    inverse: Tensor = torch.cholesky_inverse(torch.linalg.cholesky(matrix))
-    return inverse
 
 
 def _whole_step(inverse: Tensor, places: Tensor) -> _Divide:

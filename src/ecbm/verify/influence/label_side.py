@@ -17,6 +17,8 @@ from ecbm.train.terms import label_targets
 __all__ = ["LabelSide"]
 
 _RESIDUAL = 1e-5
+# The largest Hessian that is inverted as a whole.
+_WHOLE = 1500
 
 
 class LabelSide:
@@ -72,8 +74,35 @@ class LabelSide:
             support[:, :-1] = self.head[:, :-1] != 0
         return support
 
+    @cached_property
+    def whole_inverse(self) -> Tensor | None:
+        """H⁻¹ over all classes at once, where it is small; weights outside :attr:`support` are left out of it."""
+        size, count = self.head.numel(), len(self.design)
+        if size > _WHOLE:
+            return None
+        classes, width = self.head.shape
+        rows = torch.zeros(classes, width, classes, width, dtype=torch.float64)
+        for c in range(classes):
+            turn = torch.ones_like(self.chances)
+            if not self.labels.is_floating_point():
+                turn = -self.chances[:, c : c + 1] * self.chances
+                turn[:, c] += self.chances[:, c]
+            for d in range(c, classes):
+                rows[c, :, d] = (self.design * (turn[:, d : d + 1] / count)).T @ self.design
+                rows[d, :, c] = rows[c, :, d]  # both are symmetric
+        matrix = rows.view(size, size)
+        matrix.diagonal().add_(self.l2)
+        still = (~self.support).flatten().nonzero().flatten()
+        matrix[still] = matrix[:, still] = 0.0
+        matrix[still, still] = 1.0
+        inverse: Tensor = torch.cholesky_inverse(torch.linalg.cholesky(matrix))
+        return inverse
+
     def solve(self, vector: Tensor) -> Tensor:
         """H⁻¹ vector (classes, k + 1). A sparse head has the Hessian of the weights that are not 0."""
+        if self.whole_inverse is not None:
+            moved = self.whole_inverse @ (vector * self.support).flatten()
+            return moved.view_as(vector)
         if self.l1:
             return self._solve_on_support(vector)
         if self.labels.is_floating_point():

@@ -7,19 +7,31 @@ is absent, high the upper one where it is present.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 __all__ = ["moves_when_flipped", "moves_when_removed", "quantile_rows"]
 
 LOW, HIGH = 0.25, 0.75
+# Ranks on either side that a quantile moves with, as a share of the samples. Set on one small table (flips
+# predicted against actual: .907 with the two order statistics alone, .970 with .05, .955 with .1, .943 with .2).
+_WINDOW = 0.05
 
 
 def quantile_rows(values: Tensor, share: float) -> list[tuple[int, float]]:
-    """The two places that a quantile is interpolated between, and their parts in it."""
-    order = values.argsort(stable=True)
-    below, above, part = _place(share, len(values))
-    return [(int(order[below]), 1 - part), (int(order[above]), part)]
+    """The samples that a quantile moves with, and their parts in it.
+
+    It lies between two order statistics, but once logits move by more than their distance others take their place:
+    samples of nearby ranks count, with weights that fall linearly to 0.
+    """
+    order, place = values.argsort(stable=True), share * (len(values) - 1)
+    reach = max(1.0, _WINDOW * len(values))
+    first, last = max(0, math.ceil(place - reach)), min(len(values) - 1, math.floor(place + reach))
+    parts = [1 - abs(rank - place) / reach for rank in range(first, last + 1)]
+    total = sum(parts)
+    return [(int(order[first + step]), part / total) for step, part in enumerate(parts) if part > 0]
 
 
 def _place(share: float, count: int) -> tuple[int, int, float]:

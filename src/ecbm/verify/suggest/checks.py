@@ -68,7 +68,7 @@ def spot_checks(
         (n, k) labels that were answered, and that may be asked about.
     """
     cells, known = cells_of(records), records.weights > 0
-    count = int(cells.max()) + 1 if len(records) else 0
+    count = int(cells.max()) + 1 if cells.numel() else 0
     flat = cells[known]
     size = torch.bincount(flat, minlength=count)
     doubt = (records.labels - opinion).abs()[known]

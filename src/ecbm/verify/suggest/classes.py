@@ -69,7 +69,8 @@ def sample_quality(
     else:
         own = np.ones(len(classes))
     p = torch.where(weights > 0, present, labels).clamp(0.0, 1.0).numpy()
-    p = np.concatenate([p, own[:, None]], 1)
+    # The last column is absent and surely so: cleanlab takes labels that are all present for another format.
+    p = np.concatenate([p, own[:, None], np.zeros((len(p), 1))], 1)
     given = [[*np.flatnonzero(row).tolist(), labels.shape[1]] for row in labels.numpy() > 0.5]
     pooled: NDArray[np.float64] = get_label_quality_scores(
         given, p, method="self_confidence", aggregator_kwargs={"method": "softmin", "temperature": 0.1}

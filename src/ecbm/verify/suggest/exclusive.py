@@ -1,13 +1,13 @@
 """Yes/no concepts of one group of which a sample has one, or none: ``colour=red``, ``colour=blue``, …
 
-Where two of them are recorded, or none of a group that always has one, something is wrong for certain; which label it
-is, the others say. For the columns of a group with logits z, the truth c is one of them or none,
+Where two of them are recorded, or none of a group that always has one, something is wrong for certain; which label
+it is, the others say. For the columns of a group with logits z, the truth c is one of them or none,
 
     P(c) ∝ exp(a_c + β_c z_c),   P(none) ∝ exp(a_0),
 
 and every label was changed on its own, with the chances of a change that are known (``down``, ``up``). Summed over
-c, that is P(labels). A group is taken for a list only where this explains its labels better than yes/no concepts that
-are independent given z; colours of a bird, of which it may have two, are not.
+c, that is P(labels). A group is taken for a list only where this explains its labels better than yes/no concepts
+that are independent given z; colours of a bird, of which it may have two, are not.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def fit_choice(
         # As weak as in curves.py; none may be rare without limit, but not for free.
         held = 0.05 * offsets.square().sum() + 0.5 * (steepness - 1).square().sum()
         total = (held - reached) / max(len(labels), 1)
-        total.backward()  # type: ignore[no-untyped-call]
+        total.backward()
         return total
 
-    optimiser.step(loss)  # type: ignore[no-untyped-call]
+    optimiser.step(loss)
     found = rate if rate is not None else _LARGEST * float(torch.sigmoid(slips.detach()))
     return Choice(offsets.detach(), steepness.detach(), found, float(reached.detach()))
 
@@ -109,9 +109,10 @@ def find_lists(
         part = logits[:, some], labels[:, some], weights[:, some]
         flips = down[:, some], up[:, some]
         choice = fit_choice(*part, *flips)
-        slips = tuple(rates.with_slips(flip, rates.fit_slips(*part).rate) for flip in flips)
-        p = rates.fit_curves(*part, *slips)(part[0])
-        apart = float((part[2] * bernoulli((1 - slips[0]) * p + slips[1] * (1 - p), part[1])).sum())
+        rate = rates.fit_slips(*part).rate
+        lost, gained = (rates.with_slips(flip, rate) for flip in flips)
+        p = rates.fit_curves(*part, lost, gained)(part[0])
+        apart = float((part[2] * bernoulli((1 - lost) * p + gained * (1 - p), part[1])).sum())
         if choice.log_likelihood - apart > _GAIN * math.log(max(len(labels), 2)):
             found.append(some)
     return found

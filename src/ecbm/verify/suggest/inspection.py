@@ -210,7 +210,7 @@ class _Ranking:
             value: float | str | None = answer.value
             recorded: float | str | None = answer.recorded
             if answer.concept in columns:
-                recorded = float(held.records.labels[row, columns[answer.concept]])
+                recorded = float(held.held[row, columns[answer.concept]])
                 value = 1 - (recorded if answer.recorded is None else float(answer.recorded))
             elif answer.concept is None and held.has_classes:
                 recorded = held.classes[int(held.records.classes[row])]

@@ -38,7 +38,8 @@ def binary_items(
     records, found = named.records, []
     enough = max(least, _LEAST)
     if limit is not None and limit < chances.numel():  # reasons take longer than finding what they are for
-        enough = max(enough, float(chances.flatten().topk(limit).values[-1]))
+        # Scores that are equal as they are printed come in the order of their ids: none of them may be missing.
+        enough = max(enough, round(float(chances.flatten().topk(limit).values[-1]), 6) - 6e-7)
     for concept in range(chances.shape[1]):
         rows = (chances[:, concept] >= enough).nonzero().flatten()
         if not len(rows):

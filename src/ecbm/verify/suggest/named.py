@@ -64,6 +64,8 @@ class NamedRecords:
         Names of the classes, or of the parts that stand for them where labels are numbers (``has_classes`` false).
     mine
         (n,) samples whose labels are judged.
+    held
+        (n, k) labels as the data holds them; those of the records may be what somebody saw earlier.
     """
 
     records: Records
@@ -75,6 +77,7 @@ class NamedRecords:
     has_classes: bool
     annotators: tuple[str, ...]
     mine: Tensor
+    held: Tensor
     split: str
     frozen: bool
     notes: tuple[str, ...]
@@ -137,7 +140,7 @@ def records_of(
         dataclasses.replace(records, annotators=annotators), part.ids,
         tuple(model.concept_names[column] for column in columns), valued,
         numbers if number is None else (*numbers, number), class_names, number is None, people,
-        torch.tensor([own == split for own in part.splits]), split, frozen, notes,
+        torch.tensor([own == split for own in part.splits]), labels, split, frozen, notes,
     )  # fmt: skip
 
 

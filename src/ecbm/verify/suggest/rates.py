@@ -26,6 +26,8 @@ __all__ = ["Slips", "chance_wrong", "fit_curves", "fit_slips", "slip_likelihood"
 _STEPS = 25
 _SMALLEST, _LARGEST = 1e-5, 0.4
 _FIRST = 0.03
+# As if one slip had been seen: without it, a curve that is a little flatter explains all errors of a small table.
+_KNOWN_SLIPS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +81,7 @@ def fit_slips(logits: Tensor, labels: Tensor, weights: Tensor, steps: int = _STE
         solved = torch.linalg.solve(blocks.view(k, 2, 2), torch.stack([gradient, borders], 2))
         slope = (scale * residual * across).sum() - (borders * solved[:, :, 0]).sum()
         bend = (scale * across.square()).sum() - (borders * solved[:, :, 1]).sum()
+        slope, bend = slope + _KNOWN_SLIPS / rate, bend + _KNOWN_SLIPS / rate.square()
         # In the logarithm of the rate, so that no step leaves its range.
         change = (slope / (rate * bend).clamp_min(1e-9)).clamp(-1.0, 1.0)
         following = (rate * change.exp()).clamp(_SMALLEST, _LARGEST)
