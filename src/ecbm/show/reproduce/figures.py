@@ -90,6 +90,7 @@ def points(axis: Any, rows: Sequence[Mapping[str, Any]], key: str, spread: str, 
             shown = f"{row[key]:.2f}"
             axis.annotate(shown, (edge, place), xytext=(6, -3), textcoords="offset points", fontsize=7)
     axis.set_yticks(range(len(rows)), [row["method"] if named else "" for row in rows], fontsize=7)
+    axis.set_ylim(-0.6, len(rows) - 0.4)
     axis.grid(axis="x", color="#dddddd", linewidth=0.6)
 
 

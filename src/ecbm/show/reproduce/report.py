@@ -14,8 +14,22 @@ from ecbm.show.reproduce.findings import Findings, cell
 __all__ = ["write_report"]
 
 
+# Rows of a table that is shown at once.
+_SHORT = 12
+
+
 class _Results(Page):
-    """A page with figures."""
+    """A page with figures, and with tables that open on a click where they are long."""
+
+    def numbers(self, headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> _Results:
+        """A table."""
+        if len(rows) <= _SHORT:
+            self.table(headers, rows, caption=caption)
+            return self
+        self._add(f"<details><summary>{escape(caption or 'The numbers')}, {len(rows)} rows</summary>")
+        self.table(headers, rows)
+        self._add("</details>")
+        return self
 
     def figure(self, path: Path, caption: str) -> _Results:
         """A drawing as part of the page, with its caption."""
@@ -42,7 +56,7 @@ def write_report(told: Sequence[tuple[Findings, dict[str, Any]]], path: Path) ->
         for table in found.tables:
             headers = [column.header for column in table.columns]
             rows = [[cell(row, column) for column in table.columns] for row in table.rows]
-            page.table(headers, rows, caption=table.caption)
+            page.numbers(headers, rows, table.caption)
     page.section("How this was made")
     page.code("\n".join(about["command"] for _, about in told))
     machine = about["environment"]

@@ -61,6 +61,7 @@ def row_of(title: str, method: str, entries: Sequence[dict[str, Any]]) -> dict[s
     if row["seconds"] and training:
         row["speed_up"], row["share_of_retraining"] = training / row["seconds"], row["seconds"] / training
     row["note"] = next((entry["note"] for entry in entries if entry.get("note")), "")
+    row["missing"] = row["note"] if row["class_f1"] is None else ""
     return row
 
 

@@ -60,11 +60,13 @@ def _about(level: str, rows: list[dict[str, Any]]) -> str:
         said += " (no better than with the noise)"
     gaps = []
     for name, row in ends.items():
-        key = "closure" if row["closure"] is not None else "class_closure"
+        # Concepts that stay do not move where others are removed and the backbone is left alone.
+        moved = row["closure"] is not None and abs(row["closure"]) >= 0.005
+        key, of = ("closure", "") if moved else ("class_closure", " of classes")
         gap = f"{name} {row['class_f1'] - retrained['class_f1']:+.4f} in F1"
         if row[key] is not None:
             accuracy = row["class_accuracy"] - retrained["class_accuracy"]
-            gap += f" and {accuracy:+.4f} in accuracy, closure {row[key]:.2f}"
+            gap += f" and {accuracy:+.4f} in accuracy, closure{of} {row[key]:.2f}"
         gaps.append(gap)
     said += f". After the last round, against retraining: {joined(gaps)}."
     worse = [

@@ -29,7 +29,7 @@ COLUMNS = (
     Column("seconds", "seconds", ".3g"),
     Column("speed_up", "× faster", ".3g"),
     Column("preparation", "kept beforehand, s", ".3g"),
-    Column("note", "note"),
+    Column("missing", "not run because"),
 )
 
 
