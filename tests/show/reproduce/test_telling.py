@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ecbm.show.reproduce.pieces import Piece
-from ecbm.show.reproduce.telling import comparisons, concept_importance, membership, periodic
+from ecbm.show.reproduce.telling import bounds, comparisons, concept_importance, membership, periodic
 from ecbm.show.reproduce.telling.harmful import _about as about_harm
 from ecbm.show.reproduce.telling.harmful import _recovery
 from ecbm.show.reproduce.telling.table1 import _about as about_level
@@ -150,3 +150,24 @@ def test_influential_concepts_that_cost_nothing_are_not_said_to():
     assert "do not cost F1 more" in concept_importance._ends(sets)[-1]
     sets[0]["retrain"] = -0.05
     assert "ones cost F1 more" in concept_importance._ends(sets)[-1]
+
+
+def test_a_bound_that_fails_is_said_to_and_one_point_is_no_curve():
+    def row(of, at, **figures):
+        usual = {
+            "distance": 1.0,
+            "bound": 2.0,
+            "newton_distance": 0.1,
+            "newton_bound": 0.2,
+            "held": 1,
+            "of_cases": 1,
+        }
+        return usual | {"of": of, "at": at} | figures
+
+    rows = [row("damping", 0.0), row("damping", 0.1, distance=3.0, held=0), row("removed samples", 0.1)]
+    found = bounds.tell(_Words(), [(Piece("", 0, {}), {"rows": rows})])
+    assert found.sentences[0] == (
+        "The corrected bounds hold in 2 of 3 cases, so that something in them or in the solver is wrong."
+    )
+    assert "error grows from 1.0e+00 at 0 to 3.0e+00 at 0.1" in found.sentences[1]
+    assert found.sentences[2].startswith("With removed samples of 0.1 the influence step's error is 1.0e+00")

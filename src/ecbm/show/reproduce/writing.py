@@ -21,7 +21,8 @@ def _stem(found: Findings, name: str) -> str:
 
 def _table_lines(table: Table) -> list[str]:
     headers = [column.header.replace("|", r"\|") for column in table.columns]
-    lines = [f"| {' | '.join(headers)} |", "|---|" + "---:|" * (len(headers) - 1)]
+    sides = ["---:" if column.form else "---" for column in table.columns]
+    lines = [f"| {' | '.join(headers)} |", f"|{'|'.join(sides)}|"]
     for row in table.rows:
         cells = [cell(row, column).replace("|", r"\|") for column in table.columns]
         lines.append(f"| {' | '.join(cells)} |")
@@ -34,7 +35,7 @@ def markdown(found: Findings, about: dict[str, Any]) -> str:
     for sentence in found.sentences:
         lines += [f"- {sentence}"]
     for table in found.tables:
-        lines += ["", f"## {table.caption}" if table.caption else "", "", *_table_lines(table)]
+        lines += ["", *([f"## {table.caption}", ""] if table.caption else []), *_table_lines(table)]
     for figure in found.figures:
         lines += ["", f"![{figure.caption}]({_stem(found, figure.name)}.svg)"]
     return "\n".join(lines) + "\n"

@@ -59,6 +59,9 @@ _MEANS = ("distance", "bound", "newton_distance", "newton_bound")
 def _about(of: str, rows: list[dict[str, Any]]) -> str:
     ratios = [row["ratio"] for row in rows if row["ratio"]]
     first, last = rows[0], rows[-1]
+    if len(rows) == 1:
+        error, bound = first["distance"], first["bound"]
+        return f"With {of} of {first['at']:g} the influence step's error is {error:.1e}, its bound {bound:.1e}."
     grows = last["distance"] > first["distance"]
     said = (
         f"As a function of {of} the influence step's error {'grows' if grows else 'falls'} from "
