@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from reproduce_kit import asked
 
 import ecbm
+from archives_kit import celeba_files, oai_files
 from ecbm.errors import InputError
 from ecbm.show.reproduce import run as running
 from ecbm.show.reproduce.case import open_case
@@ -259,3 +261,15 @@ def test_the_command_refuses_what_it_does_not_know(arguments, message, tmp_path)
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_archives_in_their_official_layouts_are_known_by_their_files(tmp_path):
+    celeba_files(tmp_path / "faces")
+    oai_files(tmp_path / "knees")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # faces of the miniature archive are left out
+        faces = open_case(asked(tmp_path, data=str(tmp_path / "faces"), image_size=8), "table1")
+    knees = open_case(asked(tmp_path, data=str(tmp_path / "knees"), image_size=8), "table1")
+    assert (faces.data_name, len(faces.data.concept_names)) == ("faces", 32)
+    assert (knees.data_name, len(knees.data.concept_names)) == ("knees", 10)
+    assert faces.recipe.backbone == knees.recipe.backbone == "convnet"

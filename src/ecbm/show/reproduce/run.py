@@ -244,7 +244,8 @@ def run_experiments(
     if told:
         from ecbm.show.reproduce.report import write_report
 
-        result["report"] = str(write_report(told, asked.out / "index.html"))
+        page = "index" if len(names) > 1 else names[0]
+        result["report"] = str(write_report(told, asked.out / f"{page}.html"))
     return result
 
 
