@@ -23,7 +23,7 @@ from ecbm.progress import silence
 WBCATT = Path(__file__).resolve().parents[2] / "shared" / "data" / "wbcatt"
 WAYS: dict[str, dict[str, Any]] = {
     "frozen": {"backbone": "pretrained"},
-    "last": {"backbone": "pretrained", "frozen": "until:blocks.4", "epochs": 3},
+    "last": {"backbone": "pretrained", "frozen": "until:blocks.4", "epochs": 2},
     "convnet": {"backbone": "convnet"},
 }
 

@@ -10,8 +10,8 @@ precision  the share of wrong labels among as many suggestions as there are wron
            best of its scorers *by the truth*, which is more than a user could choose.
 expected   the estimated number of wrong labels, divided by the true one.
 looks      how many labels a person has to look at until four fifths of the errors are found: by the ranking as it
-           is, and when the ranking learns from the answers (one draw): moved after every round of questions, and
-           all fits made anew whenever the number of answers has doubled. The least possible number stands beside.
+           is, and when the ranking learns from the answers after every round of questions (one draw). The least
+           possible number stands beside.
 
 Constants of the method were chosen on the settings of ``--development`` with draws 0 and 1; reported are other
 settings with draws 10 and 11. A ``convnet`` is trained for each case (its features must have learnt the errors) and
@@ -49,8 +49,6 @@ from suggest_tables import markdown, show
 
 DRAWS = {True: (0, 1), False: (10, 11)}
 FOUND = 0.8
-# Answers before the first fit that knows them.
-FIRST_FIT = 100
 
 
 def records_of(spoilt: Case) -> Records:
@@ -168,7 +166,7 @@ def loop(spoilt: Case, records: Records, found: Findings, most: int) -> dict[str
     errors = torch.from_numpy(spoilt.labels != spoilt.truth)
     mine, truth = torch.from_numpy(~spoilt.held), torch.from_numpy(spoilt.truth)
     total = int(errors[mine].sum())
-    needed, got, looks, checks, rounds, fitted = math.ceil(FOUND * total), 0, 0, 0, 0, FIRST_FIT / 2
+    needed, got, looks, checks, rounds = math.ceil(FOUND * total), 0, 0, 0, 0
     opinion = without_the_class(records, found.evidence, records.best)
     while got < needed and looks < most:
         asked, spot = questions(records, found, opinion, mine, max(20, total // 5, looks // 4))
@@ -181,8 +179,6 @@ def loop(spoilt: Case, records: Records, found: Findings, most: int) -> dict[str
                 break
         checks, rounds = checks + spot, rounds + 1
         records = dataclasses.replace(records, truth=answers)
-        if got < needed and looks >= 2 * fitted:
-            found, fitted = find_wrong(records, groups_of(spoilt)), looks
     return {"looks": looks, "checks": checks, "rounds": rounds}
 
 

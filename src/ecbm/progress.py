@@ -9,20 +9,35 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ecbm.terminal import is_plain, new_console
 
-__all__ = ["Bar", "progress", "silence"]
+__all__ = ["Bar", "Listener", "listening", "progress", "silence"]
 
 _PLAIN_EVERY_SECONDS = 10.0
 _PLAIN_AFTER_SECONDS = 2.0
 _silenced = False
 # Rich draws one display at a time.
 _display: Progress | None = None
+
+Listener = Callable[[str, int, int], None]
+"""Called with a title, the steps done and all steps; an exception that it raises ends the work."""
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell ``listener`` about progress in this thread instead of printing it."""
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 def silence(quiet: bool = True) -> None:
@@ -38,11 +53,16 @@ class Bar:
         self._title, self._total, self._live, self._quiet = title, total, live, quiet
         self._done = self._before = done
         self._start = self._last = time.monotonic()
+        self._listener = _listener.get()
+        if self._listener is not None:
+            self._listener(title, done, total)
         self._task = live.add_task(title, total=total, completed=done, figures="") if live is not None else None
 
     def advance(self, steps: int = 1, /, **figures: float) -> None:
         """Count ``steps`` more as done and show ``figures`` (for example ``loss=0.31``)."""
         self._done += steps
+        if self._listener is not None:
+            self._listener(self._title, self._done, self._total)
         if self._quiet:
             return
         text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
@@ -73,7 +93,7 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Bar]:
     Only the first process of a group prints. Inside another one's block, its bar stands below that one's.
     """
     global _display
-    quiet = _silenced or int(os.environ.get("RANK", "0")) != 0
+    quiet = _silenced or int(os.environ.get("RANK", "0")) != 0 or _listener.get() is not None
     # A bar is drawn over and over with escape codes, which a plain terminal may show as they are.
     if quiet or not sys.stderr.isatty() or is_plain():
         yield Bar(title, total, None, quiet, done)

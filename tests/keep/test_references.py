@@ -235,3 +235,16 @@ def test_a_mixed_edit_is_audited_beside_a_model_with_its_other_changes(workspace
     found = workspace.verify("erasure", version=number, references=8)
     assert found["audited"]["forgotten"] == 25
     assert found["differences"]["edit_minus_retrain"]["difference"] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_model_released_with_noise_is_held_against_its_record(tmp_path: Path) -> None:
+    data = tabular(120, 6)
+    recipe = ecbm.Recipe(backbone="linear", certified={"epsilon": 1.0, "delta": 1e-5})
+    workspace = Workspace.create(tmp_path / "ward", data, recipe)
+    workspace.train()
+    workspace.edit(ecbm.Edit(remove_samples=data.split("train").ids[:5]), "exact")
+    for number in (1, 2):
+        found = workspace.verify(version=number)
+        assert found["verdict"] == "passed", found["why"]
+        assert "what training on this data gives" not in found["why"], "noise is on the heads"
+    assert ecbm.verify(workspace.model(), workspace.data())["verdict"] == "inconclusive", "without a record"

@@ -244,6 +244,15 @@ def test_an_audit_is_shown_between_its_controls(rows, tmp_path):
     assert "found traces" in text_of(failed)
 
 
+def test_a_report_shows_the_verification_that_the_workspace_keeps(rows, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(rows.folder, copy)
+    assert ecbm.report(copy)["checks"]["audit"] is None
+    ecbm.Workspace(copy).verify(depth="quick")
+    assert ecbm.report(copy)["checks"]["audit"]["verdict"] == "passed"
+    assert ecbm.report(copy, 1)["checks"]["audit"] is None, "it is of another version"
+
+
 def test_a_quick_check_is_not_taken_for_an_audit(rows):
     nothing = {"auc": None, "low": None, "high": None}
     quick = {"verdict": "passed", "edit": nothing, "controls": {"noop": nothing, "retrain": nothing}, "version": 2}

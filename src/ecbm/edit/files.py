@@ -19,7 +19,7 @@ from ecbm.read.reading import Asked, read_and_tell
 from ecbm.read.table_files import read_table
 from ecbm.read.write import write_dataset
 
-__all__ = ["edit_from", "read_edit", "write_edit"]
+__all__ = ["edit_content", "edit_from", "read_edit", "write_edit"]
 
 _FIELDS = (
     "correct_concepts",
@@ -359,6 +359,17 @@ def _inputs_beside(path: Path, pictures: bool) -> tuple[Path | None, Path | None
 def write_edit(edit: Edit, path: str | Path) -> Path:
     """Write an edit as a file that :func:`read_edit` reads back equal; new samples go to a folder beside it."""
     path = Path(path)
+    content = edit_content(edit)
+    if edit.add_samples is not None:
+        folder = path.with_name(f"{path.stem}_samples")
+        write_dataset(edit.add_samples, folder)
+        content["add_samples"] = folder.name
+    write_json(path, content)
+    return path
+
+
+def edit_content(edit: Edit) -> dict[str, Any]:
+    """What an edit file holds, but for new samples, which lie in files of their own."""
 
     def plain(value: float | str) -> float | str | None:
         return None if not isinstance(value, str) and math.isnan(value) else value
@@ -374,9 +385,4 @@ def write_edit(edit: Edit, path: str | Path) -> Path:
         "concept_types": dict(edit.concept_types),
         "units": dict(edit.units),
     }
-    if edit.add_samples is not None:
-        folder = path.with_name(f"{path.stem}_samples")
-        write_dataset(edit.add_samples, folder)
-        content["add_samples"] = folder.name
-    write_json(path, {name: value for name, value in content.items() if value})
-    return path
+    return {name: value for name, value in content.items() if value}

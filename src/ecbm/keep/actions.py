@@ -12,7 +12,7 @@ from typing import Any
 
 from ecbm import parallel
 from ecbm.edit.edit import Edit
-from ecbm.edit.editor import Editor
+from ecbm.edit.editor import Editor, EditResult
 from ecbm.edit.files import read_edit
 from ecbm.errors import InputError
 from ecbm.files import refusing_places
@@ -43,7 +43,10 @@ from ecbm.train.recipe import Recipe
 from ecbm.train.train import train_and_tell
 from ecbm.words import counted, done, summary_of
 
-__all__ = ["adopt_model", "create_workspace", "edit_model", "preview_edit", "shape_of", "train_model"]
+__all__ = [
+    "adopt_model", "carry_out", "create_workspace", "edit_model", "keep_edit", "open_editor", "preview_edit",
+    "shape_of", "train_model",
+]  # fmt: skip
 
 
 def create_workspace(
@@ -216,7 +219,8 @@ def _keep_trained(
     return number
 
 
-def _editor(workspace: Workspace, expected: int | None) -> tuple[Editor, Version, Recalled]:
+def open_editor(workspace: Workspace, expected: int | None) -> tuple[Editor, Version, Recalled]:
+    """An editor of the current version with the facts that were kept for it, and where those come from."""
     version = workspace.version()
     start_from(version.version, expected)
     if version.data is None:
@@ -241,7 +245,7 @@ def preview_edit(
     workspace: Workspace, edit: Edit | str | os.PathLike[str], method: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """:meth:`ecbm.Workspace.preview`."""
-    editor, _, _ = _editor(workspace, None)
+    editor, _, _ = open_editor(workspace, None)
     return editor.preview(_edit(workspace, edit, editor.data), method, **options)
 
 
@@ -255,19 +259,47 @@ def edit_model(
     expected: int | None,
 ) -> tuple[int, dict[str, Any]]:
     """:meth:`ecbm.Workspace.edit`."""
-    editor, parent, recalled = _editor(workspace, expected)
-    assert parent.data is not None
-    signed = signature.details()
+    editor, parent, recalled = open_editor(workspace, expected)
     edit = _edit(workspace, edit, editor.data)
     if not edit:
         raise InputError("the edit is empty; there is nothing to do")
     if "noise" in options:
         raise InputError("the noise of a certified model is drawn by the workspace; leave out noise=")
-    changes, noise = edit.changes(editor.data), new_noise(editor.model.recipe)
+    signature.details()  # refuses before anything is computed
+    result, noise = carry_out(editor, edit, method, options)
+    opened = editor, parent, recalled
+    version = keep_edit(workspace, opened, edit, result, method, options, noise=noise, signature=signature)
+    return version, result.report
+
+
+def carry_out(editor: Editor, edit: Edit, method: str, options: Mapping[str, Any]) -> tuple[EditResult, int | None]:
+    """Apply an edit as a workspace does; also the secret seed of the release, where removal is certified."""
+    noise = new_noise(editor.model.recipe)
     secret = {} if noise is None else {"noise": noise}
-    result = editor.apply(edit, method, **options, **secret)
+    return editor.apply(edit, method, **options, **secret), noise
+
+
+def keep_edit(
+    workspace: Workspace,
+    opened_editor: tuple[Editor, Version, Recalled],
+    edit: Edit,
+    result: EditResult,
+    method: str,
+    options: Mapping[str, Any],
+    *,
+    noise: int | None,
+    signature: Signature,
+) -> int:
+    """Keep what :func:`carry_out` has made of an edit as a new version; returns its number.
+
+    An edit that changes nothing makes no version.
+    """
+    editor, parent, recalled = opened_editor
+    assert parent.data is not None
+    signed = signature.details()
+    changes = edit.changes(editor.data)
     if not changes.edit:
-        return parent.version, result.report
+        return parent.version
     keep_curvature(workspace.folder, editor)
     how = computed({"method": method, **options}, result.model.recipe.weights if method == "retrain" else None)
     how.append(Detail("facts_from", recalled.root))
@@ -282,4 +314,4 @@ def edit_model(
         version = opened.commit_version(new, details)
         keep_features(result.model, result.data)
         keep_facts(workspace.folder, editor.follow(result, curvature=False), recalled)
-    return version, result.report
+    return version

@@ -15,6 +15,8 @@ from typing import Any
 from ecbm.errors import EcbmError
 from ecbm.keep import database, durable
 from ecbm.keep.objects import ObjectStore
+from ecbm.keep.staged import NAME as STAGED
+from ecbm.keep.staged import forget_strangers
 from ecbm.read.digests import RowDigests
 
 __all__ = ["SIDE_FOLDERS", "finish_erasure"]
@@ -35,6 +37,21 @@ def _kept_inputs(connection: sqlite3.Connection, store: ObjectStore) -> RowDiges
     return load_digests(chunks, store)
 
 
+def _forget_staged(folder: Path, connection: sqlite3.Connection, store: ObjectStore) -> None:
+    """Destroy what was staged about samples or concepts that the versions which are left do not have."""
+    if not (folder / STAGED).exists():
+        return
+    from ecbm.keep.stored_datasets import DatasetReader
+
+    samples: set[str] = set()
+    concepts: set[str] = set()
+    for (text,) in connection.execute("SELECT data FROM versions WHERE data IS NOT NULL"):
+        data = DatasetReader(store).read(json.loads(text))
+        samples |= set(data.ids)
+        concepts |= {*data.concept_names, *data.layout.by_name}
+    forget_strangers(folder, samples, concepts)
+
+
 def finish_erasure(folder: Path, connection: sqlite3.Connection) -> bool:
     """Destroy the bytes of an erasure that has been committed. The caller holds the lock.
 
@@ -53,6 +70,7 @@ def finish_erasure(folder: Path, connection: sqlite3.Connection) -> bool:
             if path.is_file() and not path.is_symlink():
                 durable.overwrite(path)
         durable.remove_tree(folder / name)
+    _forget_staged(folder, connection, store)
     durable.flush_folder(folder)
     durable.step("sqlite vacuum", database.NAME)
     connection.execute("PRAGMA temp_store = MEMORY")

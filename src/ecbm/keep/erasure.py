@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ def erase_samples(
     *,
     signature: Signature,
     expected: int | None,
+    before_writing: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """:meth:`ecbm.Workspace.erase`."""
     if method not in METHODS:
@@ -76,6 +77,8 @@ def erase_samples(
     summary = summary_of(report, f"erased {counted(len(wanted), 'sample')}") | {"shape": shape_of(after)}
     # How far a number moved is a figure that was computed with the old model.
     summary.pop("prediction_largest_change", None)
+    if before_writing is not None:
+        before_writing()
     with transaction.begin(workspace.folder, version.version) as opened:
         manifest = rewrite_dataset(version.data, after, opened.objects, opened.put, forget=wanted)
         stored = None if edited is None else store_model(edited, opened.put)

@@ -217,6 +217,7 @@ class Workspace(Records):
         reason: str = "",
         author: str = "",
         expect: int | None = None,
+        before_writing: Callable[[], None] | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Erase samples from the model and from everything the workspace keeps. It cannot be undone.
@@ -227,6 +228,8 @@ class Workspace(Records):
             Samples of any split, also such that an earlier edit has removed.
         method
             ``"auto"``, ``"exact"`` or ``"retrain"`` (which also trains a deep backbone anew).
+        before_writing
+            Called when all is computed and nothing is written yet; an exception that it raises ends it there.
 
         Returns
         -------
@@ -236,7 +239,10 @@ class Workspace(Records):
         from ecbm.keep.erasure import erase_samples
 
         try:
-            return erase_samples(self, ids, method, options, signature=Signature(author, reason), expected=expect)
+            signature = Signature(author, reason)
+            return erase_samples(
+                self, ids, method, options, signature=signature, expected=expect, before_writing=before_writing
+            )
         finally:
             self._forget()
 

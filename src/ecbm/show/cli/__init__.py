@@ -22,6 +22,7 @@ from ecbm.show.cli import (
     looking,
     reporting,
     reproducing,
+    serving,
     starting,
     suggesting,
     using,
@@ -42,10 +43,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-_FAMILIES = (
-    looking, starting, using, suggesting, influencing, editing, verifying, history, reporting, reproducing, keeping,
-)  # fmt: skip
-for family in _FAMILIES:
+for family in (
+    looking, serving, starting, using, suggesting, influencing, editing, verifying, history, reporting,
+    keeping, reproducing,
+):  # fmt: skip
     family.register(app)
 for command in app.registered_commands:
     command.help = flowing(command.callback.__doc__ or "")

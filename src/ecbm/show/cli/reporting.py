@@ -29,7 +29,7 @@ def report(
     ] = None,
     audit: Annotated[
         Path | None,
-        typer.Option("--audit", help="What 'ecbm verify --json' printed, to be shown too.", show_default=False),
+        typer.Option("--audit", help="Output of 'ecbm verify --json' to show instead.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
+from ecbm.keep.auditing import last_verdicts
+from ecbm.keep.workspace import Workspace
 
-__all__ = ["QUICK", "VERDICTS", "audit_from", "read_audit"]
+__all__ = ["QUICK", "VERDICTS", "audit_from", "kept_audit", "read_audit"]
 
 VERDICTS = {
     "passed": "The audit could not tell this model from one that was trained without the data in question.",
@@ -40,6 +42,13 @@ def read_audit(path: str | Path) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"{path}: not JSON; give what 'ecbm verify --json' prints") from None
     return audit_from(given, str(path))
+
+
+def kept_audit(workspace: Workspace, number: int | str | None) -> dict[str, Any] | None:
+    """The deepest result of ``ecbm verify`` that the workspace keeps for a version."""
+    found = last_verdicts(workspace, number)
+    depth = next((name for name in ("release", "erasure", "quick") if name in found), None)
+    return None if depth is None else audit_from(found[depth])
 
 
 def audit_from(given: Any, where: str = "audit") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from ecbm.errors import InputError
 from ecbm.files import write_json
 from ecbm.keep.workspace import Workspace
-from ecbm.show.report.audit import audit_from, read_audit
+from ecbm.show.report.audit import audit_from, kept_audit, read_audit
 from ecbm.show.report.content import gather
 from ecbm.show.report.layout import page_of
 
@@ -36,7 +36,8 @@ def report(
         ``NAME.json`` only the latter. Inside the workspace, reports go to its ``exports`` folder, which an erasure
         reaches.
     audit
-        The result of ``ecbm verify``, or the path of a file that holds it.
+        The result of ``ecbm verify``, or the path of a file that holds it; by default the deepest that the
+        workspace keeps for this version.
 
     Returns
     -------
@@ -57,8 +58,7 @@ def report(
     """
     opened = workspace if isinstance(workspace, Workspace) else Workspace(Path(workspace))
     target = None if out is None else _target(opened, Path(out))
-    found = audit_from(audit) if isinstance(audit, dict) else None if audit is None else read_audit(Path(audit))
-    material = gather(opened, version, found)
+    material = gather(opened, version, _audit(opened, version, audit))
     if target is not None:
         complete = target.with_suffix(".json")
         if target != complete:
@@ -66,6 +66,14 @@ def report(
         target.parent.mkdir(parents=True, exist_ok=True)
         write_json(complete, material.content)
     return material.content
+
+
+def _audit(
+    workspace: Workspace, version: int | str | None, given: dict[str, Any] | str | os.PathLike[str] | None
+) -> dict[str, Any] | None:
+    if given is None:
+        return kept_audit(workspace, version)
+    return audit_from(given) if isinstance(given, dict) else read_audit(Path(given))
 
 
 def _target(workspace: Workspace, out: Path) -> Path:

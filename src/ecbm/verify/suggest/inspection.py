@@ -2,7 +2,6 @@
 
 inspection = Inspection.of(model, data)          # evidence, patterns, chances
 inspection.suggestions(answers=...)              # as often as answers come in
-inspection.again(answers)                        # now and then: all fits with what was answered
 """
 
 from __future__ import annotations
@@ -54,14 +53,9 @@ class Inspection:
         *,
         by: Mapping[str, str] | None = None,
         split: str = "train",
-        answers: Iterable[Answer] = (),
     ) -> Inspection:
         """Inspect the labels of a split; parameters are those of :func:`ecbm.suggest`."""
-        return _inspected(with_answers(records_of(model, data, by=by, split=split), answers))
-
-    def again(self, answers: Iterable[Answer]) -> Inspection:
-        """The same with every fit made anew, now that some labels are known. Takes as long as the first time."""
-        return _inspected(with_answers(self.named, answers))
+        return _inspected(records_of(model, data, by=by, split=split))
 
     def suggestions(
         self,

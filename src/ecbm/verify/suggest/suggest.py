@@ -66,6 +66,5 @@ def suggest(
         raise InputError(f"suggest: least={least!r} is not a chance; give a number from 0 to 1")
     if limit is not None and limit < 1:
         raise InputError(f"suggest: limit={limit!r}; give a whole number of at least 1")
-    given = list(answers)
-    inspection = Inspection.of(model, data, by=by, split=split, answers=given)
-    return inspection.suggestions(given, limit=limit, least=least, concepts=concepts)
+    inspection = Inspection.of(model, data, by=by, split=split)
+    return inspection.suggestions(answers, limit=limit, least=least, concepts=concepts)

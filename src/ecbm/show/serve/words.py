@@ -1,0 +1,81 @@
+"""Names of concepts and values as people read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ecbm.show.serve.schemas import ConceptInfo, Value
+
+if TYPE_CHECKING:
+    from ecbm.read.concept_types import Concept
+
+__all__ = ["concept_info", "label_words", "spoken"]
+
+_YES = ("yes", "true", "present", "1")
+
+
+def spoken(name: str) -> str:
+    """A name without underscores, beginning with a capital.
+
+    Examples
+    --------
+    >>> spoken("wing_color")
+    'Wing color'
+    """
+    text = " ".join(name.replace("_", " ").split())
+    return text[:1].upper() + text[1:]
+
+
+def _parts(name: str) -> tuple[str, str]:
+    for separator in ("::", "="):
+        head, found, value = name.partition(separator)
+        if found and head and value:
+            return head, value
+    return name, ""
+
+
+def concept_info(concept: Concept, siblings: int = 1) -> ConceptInfo:
+    """A concept for the page; ``siblings`` is how many concepts its group has.
+
+    Examples
+    --------
+    >>> from ecbm.read.concept_types import Concept
+    >>> concept_info(Concept("wing_color=blue", "binary", (0,)), 5).title
+    'Wing color: blue'
+    >>> concept_info(Concept("crest=yes", "binary", (0,))).title
+    'Crest'
+    """
+    group, value = _parts(concept.name) if concept.type == "binary" else (concept.name, "")
+    single = siblings == 1 and (not value or value.casefold() in _YES)
+    short = spoken(group) if not value or single else " ".join(value.replace("_", " ").split())
+    return ConceptInfo(
+        name=concept.name,
+        title=spoken(group) if not value or single else f"{spoken(group)}: {short}",
+        group=group,
+        group_title=spoken(group),
+        short=short,
+        type=concept.type,  # type: ignore[arg-type]  # one of the four, checked when the layout was made
+        values=list(concept.values),
+        unit=concept.unit,
+    )
+
+
+def label_words(concept: Concept, value: Value) -> str:
+    """A label in words: present, absent, missing, blue, grade 2, 12.5 mm; a soft one as a share."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "missing"
+    if concept.type != "binary" or isinstance(value, str):
+        return concept.said(value)
+    return {1.0: "present", 0.0: "absent"}.get(float(value), f"{value:.0%} present")
+
+
+def number_words(value: float, unit: str) -> str:
+    """A number with its unit."""
+    return f"{value:.4g} {unit}".strip()
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Parts of a sentence: 'a, b and c'."""
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + (parts[-1] if parts else "")
