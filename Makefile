@@ -27,9 +27,9 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 	@$(PIP) --editable '.[docs]'
 	@touch $@
 
-# The site of the guides, the method, the API and the results, into site/. Warnings are errors, links are checked.
+# The site of guides, method, API and results, into site/. Warnings are errors (not with --quiet), links are checked.
 docs: .venv/docs
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --config-file website/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file website/mkdocs.yml
 	@echo "the site is in site/index.html"
 
 demo: .venv/base

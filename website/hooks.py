@@ -22,11 +22,11 @@ TOP = {
 ORDER = {
     "Guides": [
         "data", "pictures", "concepts", "training", "models", "interventions", "editing", "suggest", "influence",
-        "workspace", "audit", "verify", "report", "serve", "devices",
+        "workspace", "workbench", "verify", "certified", "report", "reproduce", "devices",
     ],
     "Method": ["method", "curvature"],
     "Results": ["results", "paper", "fidelity"],
-    "Inside": ["architecture", "reliability", "contributing", "changes"],
+    "Inside": ["architecture", "workbench_api", "reliability", "contributing", "changes"],
 }  # fmt: skip
 # What a browser loads by itself. A link that somebody may follow is no such thing.
 _LOADED = re.compile(

@@ -37,6 +37,15 @@ def test_an_edit_that_ends_farther_away_than_no_edit_is_said_to():
     assert "Farther from retraining than doing nothing: ekfac as written (ECBM) (-1.80)" in found
 
 
+def test_an_edit_that_may_be_no_better_than_no_edit_is_called_neither():
+    found = comparisons.closeness(
+        level(none={"closure": 0.0}, retrain={"closure": 0.9}, auto={"closure": 0.9},
+              written={"closure": [-0.4, 0.3, -0.05]}), ["auto", _NAMES["written"]],
+    )  # fmt: skip
+    assert found[1] == "not told from doing nothing: ekfac as written (ECBM) (-0.05 ± 0.87)"
+    assert not any("farther" in sentence for sentence in found)
+
+
 def test_where_nothing_helps_no_method_is_called_closest():
     found = comparisons.closeness(
         level(none={"closure": 0.0}, retrain={"closure": -0.3}, auto={"closure": -0.2}), ["auto"]

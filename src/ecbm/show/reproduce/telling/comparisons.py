@@ -136,8 +136,13 @@ def closeness(entries: Entries, methods: Sequence[str]) -> list[str]:
     floor = mean_of(values_of(entries[RETRAIN], key))
     if floor is not None:
         said += f"; another seed of retraining has {floor:.2f}"
-    worse = joined(f"{name} ({value:.2f})" for name, value in reached.items() if value < -_ALIKE)
-    return [said, f"farther from retraining than doing nothing: {worse}"] if worse else [said]
+    halves = {name: spread_of(values_of(entries[name], key), interval=True) or 0.0 for name in reached}
+    worse = joined(f"{name} ({v:.2f})" for name, v in reached.items() if v < -max(halves[name], _ALIKE))
+    alike = joined(
+        f"{name} ({v:.2f} ± {halves[name]:.2f})" for name, v in reached.items() if _ALIKE < halves[name] >= abs(v)
+    )
+    sentences = [said, *([f"farther from retraining than doing nothing: {worse}"] if worse else [])]
+    return [*sentences, *([f"not told from doing nothing: {alike}"] if alike else [])]
 
 
 def times(entries: Entries, methods: Sequence[str]) -> str:
