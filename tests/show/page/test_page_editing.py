@@ -66,7 +66,7 @@ def test_a_commit_needs_a_reason(anna: Visitor) -> None:
     page.fill("#reason", "   ")
     assert button.is_disabled()
     page.fill("#reason", REASON)
-    assert button.is_enabled()
+    anna.eventually(button.is_enabled)
 
 
 def test_a_commit_shows_the_difference_and_one_key_takes_it_back_and_brings_it_again(anna: Visitor) -> None:

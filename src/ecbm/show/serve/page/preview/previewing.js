@@ -33,14 +33,14 @@ export function refresh() {
 
 let turn = 0;
 
-/** Compute the preview: a small one is one round trip. */
+/** Compute the preview: a small one is one round trip; a long one must be known at once, to be cancelled. */
 export async function preview() {
   const mine = (turn += 1);
   const { method, budget, job: before, doing } = part.get();
   if (before && doing === "preview") cancel(before);
   part.set({ doing: "preview", problem: null, asked: Date.now() });
   try {
-    const job = await run("/api/previews", { version: server().version, method, budget }, (started) => turn === mine && part.set({ job: started.id }), 2);
+    const job = await run("/api/previews", { version: server().version, method, budget }, (started) => turn === mine && part.set({ job: started.id }), method === "exact" ? 2 : 0);
     if (turn !== mine) return;
     if (job.state === "done" && job.result) {
       const view = await get(job.result);
@@ -84,7 +84,7 @@ export async function commit() {
   if (!reason.trim() || doing || !view) return;
   part.set({ doing: "commit", problem: null, asked: Date.now() });
   try {
-    const job = await run("/api/commits", { version: server().version, reason: reason.trim(), method, budget }, (started) => part.set({ job: started.id }), 1);
+    const job = await run("/api/commits", { version: server().version, reason: reason.trim(), method, budget }, (started) => part.set({ job: started.id }), method === "exact" ? 1 : 0);
     if (job.state === "done") {
       if (job.version !== null) madeHere(job.version);
       forgetMarks();
