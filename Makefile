@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test torture endings lint bench clean
+.PHONY: demo docs test torture endings lint bench clean
 
 .venv/base: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -22,6 +22,15 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 .venv/bench: .venv/base
 	@$(PIP) --editable '.[test,bench]'
 	@touch $@
+
+.venv/docs: .venv/base
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+# The site of guides, method, API and results, into site/. Warnings are errors (not with --quiet), links are checked.
+docs: .venv/docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file website/mkdocs.yml
+	@echo "the site is in site/index.html"
 
 demo: .venv/base
 	@$(BIN)/ecbm demo
@@ -53,4 +62,4 @@ bench: .venv/bench
 	@$(BIN)/python benchmarks/fidelity.py
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist site

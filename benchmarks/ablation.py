@@ -33,11 +33,12 @@ from torch import nn
 import ecbm
 from ecbm.edit.methods.auto import cost, tail
 from ecbm.progress import silence
+from ecbm.show.reproduce.judging import predictions
+from ecbm.show.reproduce.scenarios import SCENARIOS
+from ecbm.show.reproduce.store import Store
 from ecbm.verify.fidelity import closure
 from fidelity import SHARED, settings
-from fidelity_rows import SEED, predictions
-from fidelity_scenarios import SCENARIOS
-from fidelity_store import Store
+from fidelity_rows import SEED
 
 CASES = ("labels, systematic", "labels, 10 % random")
 BUDGETS = (0.1, 0.2)

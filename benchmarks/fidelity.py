@@ -3,7 +3,7 @@
     python benchmarks/fidelity.py [--quick] [--only TEXT] [--data FOLDER] [--work FOLDER] [--json FILE]
 
 Settings: CUB features with the linear backbone and with an MLP, WBCAtt pictures and drawn birds with the convnet.
-For each of them and each scenario (``fidelity_scenarios.py``), from three original seeds and for the headline
+For each of them and each scenario (``ecbm.show.reproduce.scenarios``), from three original seeds and for headline
 scenarios from five (frozen features from two, which agree): no-op, heads only, ``ekfac`` and ``hessian`` guarded
 and as the paper writes them, ``auto`` at budgets of 5, 10 and 20 % of retraining's work, ``exact`` on the frozen
 backbone, and as many retrainings.
@@ -45,11 +45,11 @@ from rich.console import Console
 
 import ecbm
 from ecbm.progress import silence
+from ecbm.show.reproduce.scenarios import SCENARIOS
+from ecbm.show.reproduce.store import Store
 from fidelity_paired import paired, paired_markdown
 from fidelity_plot import plot
 from fidelity_rows import HEADLINES, SEED, periodic, run_scenario, seeds_of
-from fidelity_scenarios import SCENARIOS
-from fidelity_store import Store
 from fidelity_tables import markdown, show
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

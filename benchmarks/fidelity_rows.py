@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import ecbm
 from ecbm.edit.alignment import Alignment, align
-from ecbm.verify.fidelity import (
-    affordable_steps,
-    closure,
-    fine_tuned,
-    mean_interval,
-    more_training,
-    recovery,
-    recovery_interval,
-)
-from fidelity_scenarios import SCENARIOS
-from fidelity_store import Store
+from ecbm.show.reproduce.candidates import Candidate, edited, fine_tuning, more_training_control, neg_grad
+from ecbm.show.reproduce.judging import Judge, Predictions, closed, predictions
+from ecbm.show.reproduce.scenarios import SCENARIOS
+from ecbm.show.reproduce.store import Store
+from ecbm.verify.fidelity import mean_interval, recovery, recovery_interval
 
 __all__ = ["HEADLINES", "SEED", "periodic", "run_scenario", "seeds_of"]
 
 # Headlines are shown at all budgets, the others at the smallest and the largest.
 BUDGETS, ENDS = (0.05, 0.1, 0.2), (0.05, 0.2)
-RATES = (0.1, 0.3)
 SEED = 17
 # Rows with all budgets and five original seeds; the others have three.
 HEADLINES = ("labels, systematic", "labels, 10 % random", "new concepts")
-# NegGrad+: the share of the forgotten samples' loss. A twentieth is what its authors' code starts from.
-ASCENT = 0.05
-
-Predictions = dict[str, Any]
 
 
 def seeds_of(setting: str, scenario: str, quick: bool) -> tuple[int, ...]:
@@ -47,110 +34,36 @@ def seeds_of(setting: str, scenario: str, quick: bool) -> tuple[int, ...]:
     return (0, 1, 2, 3, 4) if many and not quick else (0, 1, 2)
 
 
-# -- figures -------------------------------------------------------------------------------------------------
-
-
-def predictions(model: ecbm.ConceptBottleneck, test: ecbm.Dataset, names: list[str]) -> Predictions:
-    logits = model.concept_logits(test.inputs)
-    figures = ecbm.evaluate(model, test.replace(
-        concepts=test.concepts[:, [test.concept_index(n) for n in model.concept_names]],
-        concept_names=model.concept_names,
-    ), logits=logits)  # fmt: skip
-    columns = [model.concept_names.index(name) for name in names if name in model.concept_names]
-    concepts = torch.sigmoid(logits[:, columns]) if len(columns) == len(names) else None
-    shared = [figures["per_concept"][name]["accuracy"] for name in names if name in model.concept_names]
-    return {
-        "concepts": concepts,
-        "classes": model.classify(logits),
-        "class_f1": figures["class_f1"],
-        "class_accuracy": figures["class_accuracy"],
-        "concept_accuracy": statistics.fmean(shared),
-    }
-
-
-def closed(edited: Tensor | None, original: Tensor | None, retrained: Tensor | None) -> float | None:
-    """Closure where the models share the concepts to compare."""
-    return None if edited is None or original is None or retrained is None else closure(edited, original, retrained)
-
-
 # -- the rows ------------------------------------------------------------------------------------------------
-
-Candidate = tuple[str, list[ecbm.ConceptBottleneck], float, dict[str, Any]]
-"""Name, models (several where a grid is tried and the best counts), seconds of one, and what is worth noting."""
 
 
 def candidates(
     editor: ecbm.Editor, edit: ecbm.Edit, alignment: Alignment, budgets: tuple[float, ...], hessian: bool
 ) -> Iterator[Candidate]:
-    """Every row but no-op and retraining; seconds are the processor's."""
-    linear, peak = editor.model.recipe.is_linear, editor.model.recipe.peak_learning_rate
-
-    def edited(name: str, method: str, **options: Any) -> Candidate:
-        if linear:
-            editor.apply(edit, method, **options)  # what is kept is fitted, and is not what the edit costs
-        elif method == "ekfac":
-            editor.state.concept_curvature("true")
-        started = time.process_time()
-        try:
-            result = editor.apply(edit, method, **options)
-        except ecbm.EcbmError as error:
-            return name, [], math.nan, {"note": str(error)}
-        seconds = time.process_time() - started
-        settings = result.report["settings"]
-        note = {"note": result.report.get("warning", "") or str(settings.get("kept_rung", ""))}
-        return name, [result.model], seconds, note | {"share_of_work": settings.get("share_spent")}
-
-    yield edited("exact" if linear else "heads only", "exact")
-    yield edited("ekfac, as written", "ekfac", damping=0.0 if linear else 0.1, guarded=False)
-    yield edited("ekfac", "ekfac")
+    """Every row but no-op and retraining."""
+    linear = editor.model.recipe.is_linear
+    exact_heads = not linear
+    heads = " + heads" if exact_heads else ""
+    yield edited(editor, edit, "exact" if linear else "heads only", "exact")
+    written = {"damping": 0.0 if linear else 0.1, "guarded": False}
+    yield edited(editor, edit, "ekfac, as written", "ekfac", **written)
+    yield edited(editor, edit, "ekfac", "ekfac")
     if hessian:
         if linear:
-            yield edited("hessian, as written", "hessian", damping=0.0, guarded=False)
-        yield edited("hessian", "hessian")
+            yield edited(editor, edit, "hessian, as written", "hessian", **written)
+        yield edited(editor, edit, "hessian", "hessian")
     for budget in () if linear else budgets:
-        # Maps and the wandering of the model on its data are kept between edits.
-        editor.apply(edit, "auto", budget=budget)
-        yield edited(f"auto, budget {budget:.0%}", "auto", budget=budget)
-
-    def control(name: str, models: Callable[[], list[ecbm.ConceptBottleneck | None]], tried: int) -> Candidate:
-        started = time.process_time()
-        found = [model for model in models() if model is not None]
-        return name, found, (time.process_time() - started) / tried, {}
-
-    rates = [rate * peak for rate in RATES]
+        yield edited(editor, edit, f"auto, budget {budget:.0%}", "auto", budget=budget)
     for budget in budgets:
-        steps = affordable_steps(alignment, budget, exact_heads=not linear)
-        yield control(
-            f"fine-tuning{'' if linear else ' + heads'}, {budget:.0%}",
-            lambda steps=steps: [
-                fine_tuned(editor, alignment, steps, rate, exact_heads=not linear) for rate in rates
-            ],
-            len(rates),
-        )
+        name = f"fine-tuning{heads}, {budget:.0%}"
+        yield fine_tuning(editor, alignment, budget, name, exact_heads=exact_heads)
         if not linear:
-            yield control(
-                f"more training + heads, {budget:.0%}",
-                lambda budget=budget: [more_training(editor, alignment, budget)],
-                1,
-            )
+            yield more_training_control(editor, alignment, budget, f"more training + heads, {budget:.0%}")
     budget = budgets[-1]
-    steps = affordable_steps(alignment, budget, exact_heads=False)
     if not linear:
-        yield control(
-            f"fine-tuning, {budget:.0%}",
-            lambda: [fine_tuned(editor, alignment, steps, rate) for rate in rates],
-            len(rates),
-        )
+        yield fine_tuning(editor, alignment, budget, f"fine-tuning, {budget:.0%}", exact_heads=False)
     if len(alignment.samples.gone):
-        climbing = affordable_steps(alignment, budget, exact_heads=not linear) // 2
-        yield control(
-            f"NegGrad+{'' if linear else ' + heads'}, {budget:.0%}",
-            lambda: [
-                fine_tuned(editor, alignment, climbing, rate, exact_heads=not linear, ascent=ASCENT)
-                for rate in rates
-            ],
-            len(rates),
-        )
+        yield neg_grad(editor, alignment, budget, f"NegGrad+{heads}, {budget:.0%}", exact_heads=exact_heads)
 
 
 def _with_hessian(recipe: ecbm.Recipe, scenario: str, seed: int, quick: bool) -> bool:
@@ -161,38 +74,6 @@ def _with_hessian(recipe: ecbm.Recipe, scenario: str, seed: int, quick: bool) ->
 
 
 # -- one scenario --------------------------------------------------------------------------------------------
-
-
-class _Judge:
-    """What retraining reaches, and how a model from one original seed compares with it."""
-
-    def __init__(self, retrained: list[Predictions], metric: str) -> None:
-        self.retrained, self.metric = retrained, metric
-        self.target = self._mean(retrained)
-        self.reached = statistics.fmean(r[metric] for r in retrained)
-        self.spread = statistics.stdev(r[metric] for r in retrained)
-
-    @staticmethod
-    def _mean(members: list[Predictions]) -> dict[str, Tensor | None]:
-        return {
-            key: None if members[0][key] is None else torch.stack([m[key] for m in members]).mean(0)
-            for key in ("concepts", "classes")
-        }
-
-    def entry(self, figures: Predictions, start: Predictions, seed: int, leave_out: bool = False) -> dict[str, Any]:
-        """Figures of one model; with ``leave_out`` it is the retrained model of that seed, against the others."""
-        target = self.target
-        if leave_out:
-            target = self._mean([r for index, r in enumerate(self.retrained) if index != seed])
-        same = None if leave_out else self.retrained[seed]["concepts"]
-        return {
-            "closure": closed(figures["concepts"], start["concepts"], target["concepts"]),
-            "same_seed_closure": closed(figures["concepts"], start["concepts"], same),
-            "class_closure": closed(figures["classes"], start["classes"], target["classes"]),
-            "gained": figures[self.metric] - start[self.metric],
-            "to_gain": self.reached - start[self.metric],
-            **{key: figures[key] for key in ("class_f1", "concept_accuracy", "class_accuracy")},
-        }
 
 
 def run_scenario(
@@ -207,13 +88,15 @@ def run_scenario(
     retrained_models = [store.model(after, recipe.replace(seed=seed)) for seed in seeds]
     seconds = statistics.median(m.provenance.training["seconds"] for m in retrained_models)
     metric = "class_accuracy" if scenario == "poisoned samples removed" else "concept_accuracy"
-    judge = _Judge([predictions(model, test, names) for model in retrained_models], metric)
+    retrained = zip(seeds, retrained_models, strict=True)
+    judge = Judge({seed: predictions(model, test, names) for seed, model in retrained}, metric)
     originals = {seed: store.model(before, recipe.replace(seed=seed)) for seed in (seeds[:1] if quick else seeds)}
     starts = {seed: predictions(model, test, names) for seed, model in originals.items()}
     original = statistics.fmean(start[metric] for start in starts.values())
     harmful = recovery(judge.reached, original, judge.reached, judge.spread) is not None
     if scenario == "new concepts":
-        judge, starts, harmful = _with_new_concepts(retrained_models, originals, after, judged, judge)
+        known = dict(zip(seeds, retrained_models, strict=True))
+        judge, starts, harmful = _with_new_concepts(known, originals, after, judged, judge)
     budgets = BUDGETS if scenario in HEADLINES and not quick else ENDS
     budgets = budgets[-1:] if recipe.is_linear else budgets
     collected: dict[str, list[dict[str, Any]]] = {}
@@ -223,16 +106,16 @@ def run_scenario(
         alignment = align(model, before, edit, after)
         collected.setdefault("no-op", []).append(judge.entry(start, start, seed) | {"seconds": 0.0})
         with_hessian = _with_hessian(recipe, scenario, seed, quick)
-        for name, models, cost, notes in candidates(editor, edit, alignment, budgets, with_hessian):
-            entries = [judge.entry(predictions(m, test, judged), start, seed) for m in models]
+        for one in candidates(editor, edit, alignment, budgets, with_hessian):
+            entries = [judge.entry(predictions(m, test, judged), start, seed) for m in one.models]
             if entries:
                 best = max(entries, key=lambda e: e["gained"] if harmful else e["closure"] or 0.0)
-                collected.setdefault(name, []).append(best | {"seconds": cost} | notes)
-            elif notes.get("note"):
-                collected.setdefault(name, []).append(notes)
+                collected.setdefault(one.name, []).append(best | {"seconds": one.seconds} | one.notes)
+            elif one.notes.get("note"):
+                collected.setdefault(one.name, []).append(one.notes)
         floor = judge.entry(judge.retrained[seed], start, seed, leave_out=True)
         collected.setdefault("retrain (noise floor)", []).append(floor | {"seconds": seconds})
-    f1 = statistics.fmean(r["class_f1"] for r in judge.retrained)
+    f1 = statistics.fmean(r["class_f1"] for r in judge.retrained.values())
     return [
         _summary(setting, scenario, name, entries, seconds, f1, harmful, len(originals))
         for name, entries in collected.items()
@@ -240,15 +123,15 @@ def run_scenario(
 
 
 def _with_new_concepts(
-    retrained: list[ecbm.ConceptBottleneck],
+    retrained: dict[int, ecbm.ConceptBottleneck],
     originals: dict[int, ecbm.ConceptBottleneck],
     after: ecbm.Dataset,
     judged: list[str],
-    known: _Judge,
-) -> tuple[_Judge, dict[int, Predictions], bool]:
+    known: Judge,
+) -> tuple[Judge, dict[int, Predictions], bool]:
     """All concepts count. Without the edit a new one is predicted at its share of positives in training."""
     test, train = after.split("test"), after.split("train")
-    judge = _Judge([predictions(model, test, judged) for model in retrained], known.metric)
+    judge = Judge({s: predictions(m, test, judged) for s, m in retrained.items()}, known.metric)
     starts = {}
     for seed, model in originals.items():
         here = [judged.index(name) for name in model.concept_names]

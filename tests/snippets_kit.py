@@ -27,6 +27,8 @@ EXCEPTED: dict[str, str] = {
     "pip": "installs into the environment that runs the tests",
     "torchrun": "runs a script of the reader's; tests/train/test_processes.py trains in several processes",
     "python benchmarks": "takes from minutes to an hour",
+    "ecbm reproduce all": "takes minutes; tests/show/reproduce runs every experiment on little data",
+    "ecbm reproduce table1": "the same",
 }
 
 # Sizes that make a snippet slow, and smaller ones that it is run with.

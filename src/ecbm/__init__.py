@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ecbm.read.tables import describe, read_dataset
     from ecbm.read.write import write_dataset
     from ecbm.show.report.make import report
+    from ecbm.show.reproduce.run import reproduce
     from ecbm.train.model import ConceptBottleneck
     from ecbm.train.recipe import Recipe
     from ecbm.train.train import train
@@ -56,6 +57,7 @@ __all__ = [
     "read_dataset",
     "read_inputs",
     "report",
+    "reproduce",
     "save",
     "suggest",
     "train",
@@ -80,6 +82,7 @@ _HOMES = {
     "read_inputs": "ecbm.read.new_rows",
     "write_dataset": "ecbm.read.write",
     "report": "ecbm.show.report.make",
+    "reproduce": "ecbm.show.reproduce.run",
     "ConceptBottleneck": "ecbm.train.model",
     "Recipe": "ecbm.train.recipe",
     "evaluate": "ecbm.verify.evaluate",

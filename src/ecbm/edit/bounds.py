@@ -33,9 +33,11 @@ __all__ = [
     "InfluenceBound",
     "concept_bound",
     "concept_hessian_lipschitz",
+    "concept_pieces",
     "influence_bound",
     "label_bound",
     "label_hessian_lipschitz",
+    "label_pieces",
 ]
 
 LOGISTIC = 1 / (6 * math.sqrt(3))
@@ -117,9 +119,10 @@ def label_hessian_lipschitz(design: Tensor) -> float:
     return SOFTMAX * float((design.norm(dim=1) ** 3).sum()) / len(design)
 
 
-def _concept_pieces(
+def concept_pieces(
     parameters: Tensor, design: Tensor, targets: Tensor, weights: Tensor, l2: float
 ) -> tuple[Tensor, Tensor]:
+    """Gradient (d,) and Hessian (d, d) of one concept's objective, L2 included."""
     objective, rows = ConceptObjective(design, targets[:, None], weights[:, None], l2), parameters[None]
     logits = design @ rows.T
     matrix = design.T @ (objective.curvature(logits) * design) + l2 * torch.eye(len(parameters)).to(design)
@@ -154,12 +157,13 @@ def concept_bound(
     >>> concept_bound(torch.zeros(2).double(), terms, terms, 0.1).influence_to_retrained
     0.0
     """
-    old, b = _concept_pieces(parameters, *before, l2)
-    new, a = _concept_pieces(parameters, *after, l2)
+    old, b = concept_pieces(parameters, *before, l2)
+    new, a = concept_pieces(parameters, *after, l2)
     return influence_bound(new - old, b, a, concept_hessian_lipschitz(after[0], after[2]), l2, damping)
 
 
-def _label_pieces(parameters: Tensor, design: Tensor, labels: Tensor, l2: float) -> tuple[Tensor, Tensor]:
+def label_pieces(parameters: Tensor, design: Tensor, labels: Tensor, l2: float) -> tuple[Tensor, Tensor]:
+    """Gradient and whole Hessian of the label head's objective, L2 included, classes one after another."""
     classes, width = parameters.shape
     logits = design @ parameters.T
     gradient, p = LabelObjective(design, labels, None, l2).gradient(logits, parameters), torch.softmax(logits, 1)
@@ -191,7 +195,7 @@ def label_bound(
     damping
         δ of the step.
     """
-    old, b = _label_pieces(parameters, *before, l2)
-    new, a = _label_pieces(parameters, *after, l2)
+    old, b = label_pieces(parameters, *before, l2)
+    new, a = label_pieces(parameters, *after, l2)
     lipschitz = 0.0 if after[1].is_floating_point() else label_hessian_lipschitz(after[0])
     return influence_bound(new - old, b, a, lipschitz, l2, damping)

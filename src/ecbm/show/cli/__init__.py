@@ -21,6 +21,7 @@ from ecbm.show.cli import (
     keeping,
     looking,
     reporting,
+    reproducing,
     serving,
     starting,
     suggesting,
@@ -43,7 +44,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for family in (
-    looking, serving, starting, using, suggesting, influencing, editing, verifying, history, reporting, keeping,
+    looking, serving, starting, using, suggesting, influencing, editing, verifying, history, reporting,
+    keeping, reproducing,
 ):  # fmt: skip
     family.register(app)
 for command in app.registered_commands:

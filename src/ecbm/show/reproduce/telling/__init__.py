@@ -1,0 +1,1 @@
+"""One file an experiment: its table, its figures, and sentences that follow from the numbers."""
