@@ -18,6 +18,7 @@ from ecbm.show.serve.previewing import WaitQuery
 from ecbm.show.serve.staging import mine_of
 from ecbm.show.serve.state import RefusedError, refuse_unknown
 from ecbm.show.serve.tiles import thumb_address
+from ecbm.show.serve.words import for_people
 from ecbm.words import counted, listed, readable_size
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def plan(bench: BenchNeed, given: changes.ForgetPlanRequest) -> changes.ForgetPl
             f"Answers and staged items about others: {len(kept) - lost}",
             "The chain of the history, which can still be verified",
         ],
-        not_reached=[*found["not_reached"], *_downloads(bench), _BROWSERS],
+        not_reached=[*_in_words(found["not_reached"], snapshot.pictures), *_downloads(bench), _BROWSERS],
         methods=_methods(snapshot),
         staged_lost=lost,
         confirm=_words_to_type(snapshot, len(found["samples"])),
@@ -128,6 +129,10 @@ def _destroyed(snapshot: Snapshot, found: dict[str, Any], labels: int, lost: int
     if lost:
         lines.append(("Answers and staged items about them, of everybody", counted(lost, "item")))
     return [changes.Destroyed(words=words, amount=amount) for words, amount in lines]
+
+
+def _in_words(sentences: Sequence[str], pictures: bool) -> list[str]:
+    return [for_people(words, pictures) for words in sentences]
 
 
 def _downloads(bench: Bench) -> list[str]:
@@ -204,7 +209,7 @@ def _erase(bench: Bench, person: str, given: changes.ForgetRequest, ids: Sequenc
         words=f"{counted(result['erased'], 'record')} erased; version {result['version']} is the only one kept.",
         audit=searched,
         ok=all(line.ok for line in searched),
-        not_reached=[*result["not_reached"], *downloads, _BROWSERS],
+        not_reached=[*_in_words(result["not_reached"], pictures), *downloads, _BROWSERS],
         ledger_hash=bench.records.ledger_hash(),
         certificate=certificate_of(report, pictures) if report.get("certificate") else None,
     )

@@ -24,7 +24,7 @@ from ecbm.show.serve.reports import report_page
 from ecbm.show.serve.staging import mine_of
 from ecbm.show.serve.state import refuse_unknown
 from ecbm.show.serve.tiles import ref_of
-from ecbm.show.serve.words import label_words
+from ecbm.show.serve.words import for_people, label_words
 
 if TYPE_CHECKING:
     from ecbm.show.serve.comparing import Side
@@ -64,7 +64,7 @@ def history(
                 version=version.version,
                 parent=version.parent,
                 kind=version.kind,
-                words=str(summary.get("words", "")),
+                words=for_people(str(summary.get("words", "")), snapshot.pictures),
                 author=item["author"],
                 reason=item["reason"],
                 time=version.time,
@@ -132,7 +132,7 @@ def compare(
     return changes.Comparison(
         first=first,
         second=second,
-        words=f"{_said(before.data, after.data)} {pair.words(counts, 'changed')}.",
+        words=for_people(f"{_said(before.data, after.data)} {pair.words(counts, 'changed')}.", snapshot.pictures),
         split=split,
         of=pair.of,
         metrics=metrics,

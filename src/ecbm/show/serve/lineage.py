@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ecbm.show.serve.filters import query_of
 from ecbm.show.serve.schemas import Edited
+from ecbm.show.serve.words import for_people
 
 if TYPE_CHECKING:
     from ecbm.keep.records import Version
@@ -46,13 +47,13 @@ def undone(bench: Bench) -> dict[int, dict[str, Any]]:
 def edited_lines(bench: Bench, most: int) -> list[Edited]:
     """The last versions, newest first."""
     everything = bench.records.versions()
-    head = bench.head.version
+    head, pictures = bench.head.version, bench.current().pictures
     line = {version.version for version in ancestors(everything, head)}
     shown = everything[:most]
     return [
         Edited(
             version=version.version,
-            words=str(version.summary.get("words", "")),
+            words=for_people(str(version.summary.get("words", "")), pictures),
             author=item["author"],
             time=version.time,
             state=state_of(version, head, line),

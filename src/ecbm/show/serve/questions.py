@@ -23,7 +23,7 @@ from ecbm.show.serve.schemas import (
 )
 from ecbm.show.serve.staging import Mine, mine_of
 from ecbm.show.serve.tiles import fields_of, label_of, picture_address, ref_of, thumb_address, tile_of
-from ecbm.show.serve.words import label_words
+from ecbm.show.serve.words import for_people, label_words
 
 if TYPE_CHECKING:
     from ecbm.show.serve.snapshot import Snapshot
@@ -129,7 +129,9 @@ def question_of(snapshot: Snapshot, mine: Mine, one: Suspicion) -> Question:
         thumb=thumb_address(snapshot, row),
         split=snapshot.data.splits[row],
         score=one.score,
-        why=one.reasons[0] if one.reasons else f"the model says {predicted}, the label {label}",
+        why=for_people(one.reasons[0], snapshot.pictures)
+        if one.reasons
+        else f"the model says {predicted}, the label {label}",
         label_words=label,
         predicted_words=predicted,
         status=status_of(mine, one),
@@ -197,7 +199,7 @@ def _reasons(
         if fits:
             drawn.remove(fits[0])
         own = fits[0] if fits else Reason(kind="words", words="")
-        reasons.append(own.model_copy(update={"words": _sentence(text)}))
+        reasons.append(own.model_copy(update={"words": _sentence(for_people(text, snapshot.pictures))}))
     return [*reasons, *drawn]
 
 

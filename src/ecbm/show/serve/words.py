@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,11 @@ from ecbm.show.serve.schemas import ConceptInfo, Value
 if TYPE_CHECKING:
     from ecbm.read.concept_types import Concept
 
-__all__ = ["concept_info", "label_words", "spoken"]
+__all__ = ["concept_info", "for_people", "label_words", "spoken"]
 
+_TRAINED = re.compile(r"trained a \w+ model \([^)]*\) on ([\d,]+) training samples?")
+_LOSS = re.compile(r"turning it round should (lower|raise) the concept's validation loss \(by [^)]*\)")
+_FLAGS = re.compile(r" \(--tail trains[^)]*\)")
 _YES = ("yes", "true", "present", "1")
 
 
@@ -26,6 +30,30 @@ def spoken(name: str) -> str:
     """
     text = " ".join(name.replace("_", " ").split())
     return text[:1].upper() + text[1:]
+
+
+def for_people(words: str, pictures: bool) -> str:
+    """A sentence of the ledger or of a command in the words of the page: pictures or records, no options, no
+    architecture.
+
+    Examples
+    --------
+    >>> for_people("trained a sequential model (convnet backbone) on 628 training samples", True)
+    'trained a model on 628 pictures'
+    >>> for_people("corrected 2 concept labels of 1 sample", False)
+    'corrected 2 concept labels of 1 record'
+    """
+    noun = "picture" if pictures else "record"
+    text = _LOSS.sub(
+        lambda found: (
+            "correcting it should make the model read this concept "
+            + ("better" if found[1] == "lower" else "worse")
+        ),
+        words,
+    )
+    text = _FLAGS.sub("", _TRAINED.sub(r"trained a model on \1 samples", text))
+    text = re.sub(r"\bsample(s?)\b", rf"{noun}\1", text)
+    return re.sub(r"\bthe backbone\b", "the picture reader" if pictures else "what comes before the concepts", text)
 
 
 def _parts(name: str) -> tuple[str, str]:
