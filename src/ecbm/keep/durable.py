@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ __all__ = [
     "remove",
     "remove_tree",
     "rename",
+    "replace_unflushed",
     "step",
     "watch",
     "write_new",
@@ -62,6 +64,15 @@ def rename(source: Path, target: Path) -> None:
     step("rename", target)
     os.replace(source, target)
     flush_folder(target.parent)
+
+
+def replace_unflushed(path: Path, content: bytes) -> None:
+    """For what can be computed again: a file that a crash has cut short is noticed when it is read."""
+    draft = path.with_name(f"{uuid.uuid4().hex}.draft")
+    step("write", draft)
+    draft.write_bytes(content)
+    step("rename", path)
+    os.replace(draft, path)
 
 
 def flush_folder(folder: Path) -> None:

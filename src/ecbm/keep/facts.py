@@ -14,8 +14,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
-import uuid
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -88,7 +86,7 @@ def keep_facts(workspace: Path, editor: Editor, recalled: Recalled) -> None:
         }
         if groups:
             content = json.dumps({"format": _FORMAT, "root": recalled.root, "groups": groups}).encode()
-            _replace(_list_of(cache, editor), content)
+            durable.replace_unflushed(_list_of(cache, editor), content)
             _tidy(cache)
 
 
@@ -107,17 +105,8 @@ def _write(cache: Path, group: dict[str, Tensor]) -> str:
     digest = digest_of(content)
     path = cache / f"{digest}.facts"
     if not path.exists():
-        _replace(path, content)
+        durable.replace_unflushed(path, content)
     return digest
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Not flushed to disk: a file that a crash has cut short is noticed when it is read."""
-    draft = path.with_name(f"{uuid.uuid4().hex}.draft")
-    durable.step("write", draft)
-    draft.write_bytes(content)
-    durable.step("rename", path)
-    os.replace(draft, path)
 
 
 def _tidy(cache: Path) -> None:

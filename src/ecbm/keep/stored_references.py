@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -91,17 +89,8 @@ class StoredParts:
             self._still_there()
             for folder in (path.parent.parent, path.parent):
                 durable.make_folder(folder)
-            _replace(path, content)
+            durable.replace_unflushed(path, content)
             _tidy(path.parent)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Not flushed to disk: a file that a crash has cut short is noticed when it is read."""
-    draft = path.with_name(f"{uuid.uuid4().hex}.draft")
-    durable.step("write", draft)
-    draft.write_bytes(content)
-    durable.step("rename", path)
-    os.replace(draft, path)
 
 
 def _tidy(mine: Path) -> None:
@@ -132,7 +121,7 @@ def keep_verdict(
     with contextlib.suppress(OSError, BusyError), exclusive(workspace / LOCK):
         still_there()
         durable.make_folder(workspace / FOLDER)
-        _replace(_verdict_file(workspace, version, str(result["depth"])), content)
+        durable.replace_unflushed(_verdict_file(workspace, version, str(result["depth"])), content)
 
 
 def kept_verdict(workspace: Path, version: int, depth: str, prints: Mapping[str, str]) -> dict[str, Any] | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 
 from ecbm.errors import EcbmError
 from ecbm.keep import durable
+from ecbm.keep.staged import keep_unless_erased
 from ecbm.show.serve.filters import query_of
 from ecbm.show.serve.schemas import Share
 
@@ -152,8 +151,6 @@ def remember_first(bench: Bench, snapshot: Snapshot) -> None:
         }
         if oldest is not None:
             snapshot.kept["first"] = figures
-        path = _kept_at(bench)
+        path, content = _kept_at(bench), json.dumps({str(first.number): figures}).encode()
         durable.make_folder(path.parent)
-        draft = path.with_name(f"{uuid.uuid4().hex}.draft")
-        draft.write_text(json.dumps({str(first.number): figures}))
-        os.replace(draft, path)
+        keep_unless_erased(bench.folder, first.erasures, lambda: durable.replace_unflushed(path, content))

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,9 +96,7 @@ def _keep(bench: Bench, snapshot: Snapshot, found: list[Suspicion]) -> None:
         return  # the list depends on a file outside the workspace
     path = _path(bench, snapshot)
     durable.make_folder(path.parent)
-    draft = path.with_name(f"{uuid.uuid4().hex}.draft")
-    draft.write_text(json.dumps([dataclasses.asdict(one) for one in found]))
-    os.replace(draft, path)
+    durable.replace_unflushed(path, json.dumps([dataclasses.asdict(one) for one in found]).encode())
     kept = sorted(path.parent.glob("suspicious-*.json"), key=lambda one: one.stat().st_mtime, reverse=True)
     for old in kept[8:]:
         durable.remove(old)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import threading
-import uuid
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from ecbm.edit.edit import Edit
@@ -286,9 +284,7 @@ def _features(
 def _keep(path: Path, features: Tensor) -> None:
     """Keep features for the next start; the oldest files go. A full disk is no reason to fail."""
     durable.make_folder(path.parent)
-    draft = path.with_name(f"{uuid.uuid4().hex}.draft")
-    save_file({"features": features.contiguous()}, draft)
-    os.replace(draft, path)
+    durable.replace_unflushed(path, save({"features": features.contiguous()}))
     kept = sorted(path.parent.glob("served-*.features"), key=lambda one: one.stat().st_mtime, reverse=True)
     for old in kept[_MOST_FILES:]:
         durable.remove(old)
