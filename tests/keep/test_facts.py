@@ -87,6 +87,6 @@ def test_a_full_disk_is_no_reason_to_refuse_an_edit(workspace, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(facts, "_replace", full)
+    monkeypatch.setattr(facts.durable, "replace_unflushed", full)
     version, _ = Workspace(workspace.folder).edit(EDITS["concept labels"](), "exact")
     assert version == 2
