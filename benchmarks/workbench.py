@@ -2,8 +2,9 @@
 
     python benchmarks/workbench.py --pictures 10000 --users 8 --seconds 120
 
-The server runs in a process of its own; its memory is read from the system. Pictures are random drawings on which a
-frozen projection was solved: what is measured is the server, not the model.
+The server runs in a process of its own; its memory is read from the system. Pictures are random drawings behind a
+frozen pretrained network (``--backbone convnet``: a small one that was trained for an epoch): what is measured is
+the server, not the model.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ OFTEN = {
 }  # fmt: skip
 
 
-def workspace(folder: Path, count: int, size: int = 32, seed: int = 0) -> None:
-    """Pictures whose concepts follow from their colours, with a frozen linear model."""
+def workspace(folder: Path, count: int, backbone: str, size: int = 32, seed: int = 0) -> None:
+    """Pictures whose concepts follow from their colours, and a model of them."""
     draw = torch.Generator().manual_seed(seed)
     base = torch.rand(count, 3, 4, 4, generator=draw)
     pictures = torch.nn.functional.interpolate(base, (size, size), mode="bilinear")
@@ -52,7 +53,8 @@ def workspace(folder: Path, count: int, size: int = 32, seed: int = 0) -> None:
         [f"bird-{row:05d}" for row in range(count)], pictures, concepts, labels, CONCEPTS,
         [f"class {number}" for number in range(8)], splits[:count],
     )  # fmt: skip
-    recipe = ecbm.Recipe(backbone="convnet", epochs=1, batch_size=256)
+    frozen = {"preprocessing": {"size": 2 * size}} if backbone == "pretrained" else {"epochs": 1, "batch_size": 256}
+    recipe = ecbm.Recipe(backbone=backbone, **frozen)
     ecbm.Workspace.create(folder, data, recipe).train()
 
 
@@ -92,21 +94,7 @@ def one_person(
         while time.monotonic() < until:
             sample = f"bird-{choose.randrange(count):05d}"
             concept = choose.choice(CONCEPTS)
-            kind = choose.choices(
-                (
-                    "overview",
-                    "grid",
-                    "similar",
-                    "sample",
-                    "try",
-                    "question",
-                    "answer",
-                    "queue",
-                    "concepts",
-                    "history",
-                ),
-                (1, 3, 1, 3, 5, 3, 4, 2, 1, 1),
-            )[0]
+            kind = choose.choices(list(OFTEN), list(OFTEN.values()))[0]
             if kind == "overview":
                 clicks.ask(client, kind, "GET", "/api/overview")
             elif kind == "grid":
@@ -143,6 +131,7 @@ def memory(process: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=10_000)
+    parser.add_argument("--backbone", default="pretrained")
     parser.add_argument("--users", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--pause", type=float, default=0.5, help="mean seconds between two clicks of a person")
@@ -150,7 +139,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = given.workspace or Path(tempfile.mkdtemp()) / "ward"
     if not folder.exists():
-        workspace(folder, given.pictures)
+        workspace(folder, given.pictures, given.backbone)
     started = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "ecbm.show.cli", "serve", folder, "--port", "0", "--no-browser"],
