@@ -28,7 +28,8 @@ EXCEPTED: dict[str, str] = {
     "torchrun": "runs a script of the reader's; tests/train/test_processes.py trains in several processes",
     "python benchmarks": "takes from minutes to an hour",
     "ecbm reproduce all": "takes minutes; tests/show/reproduce runs every experiment on little data",
-    "ecbm reproduce table1": "the same",
+    "ecbm reproduce table1": "takes minutes; tests/show/reproduce runs every experiment on little data",
+    "ecbm serve": "answers until it is stopped; tests/show/page drives it in a browser",
 }
 
 # Sizes that make a snippet slow, and smaller ones that it is run with.

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help=f"{', '.join(NAMES)}, or all.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help=f"{', '.join(NAMES)}, or all.", show_default=False)
     ] = None,
     data: Annotated[
         str,
