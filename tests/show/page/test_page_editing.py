@@ -50,10 +50,15 @@ def test_what_is_staged_can_be_trimmed_on_the_preview(anna: Visitor) -> None:
     page = anna.go("/preview", ".staged-grid picture-tile")
     page.locator(".staged-grid .tile").first.click()
     anna.eventually(lambda: anna.staged() == 4)
+    anna.eventually(lambda: page.locator(".staged-grid .tile").count() == 4)
     page.wait_for_selector(".preview-title")
-    page.locator(".staged-grid .tile").first.focus()
-    page.keyboard.press("x")
-    anna.eventually(lambda: anna.staged() == 3)
+    for _ in range(4):  # the preview of what is left may be drawn between the focus and the key
+        page.locator(".staged-grid .tile").first.focus()
+        page.keyboard.press("x")
+        page.wait_for_timeout(2000)
+        if anna.staged() < 4:
+            break
+    assert anna.staged() == 3
     page.click("text=Take all back")
     page.wait_for_selector("text=Nothing staged. >> visible=true")
 

@@ -318,6 +318,7 @@ def test_a_version_made_on_the_command_line_is_noticed_and_told(table: Workbench
 
 def test_events_begin_with_a_greeting_and_tell_of_answers(table: Workbench) -> None:
     import asyncio
+    from concurrent.futures import ThreadPoolExecutor
 
     from ecbm.show.serve.changes import Event
 
@@ -332,7 +333,9 @@ def test_events_begin_with_a_greeting_and_tell_of_answers(table: Workbench) -> N
         await stream.aclose()  # type: ignore[attr-defined]
         return found
 
-    hello, staged = asyncio.run(listen())
+    # In a thread of its own: a browser of another test may hold this one's event loop.
+    with ThreadPoolExecutor(1) as thread:
+        hello, staged = thread.submit(lambda: asyncio.run(listen())).result()
     assert hello.startswith("event: hello\ndata: ")
     assert staged.startswith("event: staged\ndata: ")
     assert json.loads(staged.partition("data: ")[2])["by"] == "anna"
