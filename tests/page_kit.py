@@ -107,7 +107,12 @@ class Visitor:
         """Open a page and wait until a part of it is there."""
         self.page.goto(self.served.base + path)
         self.page.wait_for_selector(wait)
+        self.drawn()
         return self.page
+
+    def drawn(self) -> None:
+        """Wait until what was asked for is on the screen: the page draws before the next frame."""
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def post(self, path: str, body: Any) -> Any:
         return self.context.request.post(self.served.base + path, data=body, headers={"Origin": self.served.base})

@@ -18,6 +18,7 @@ def _press(visitor: Visitor, *keys: str) -> None:
     for key in keys:
         visitor.page.keyboard.press(key)
         visitor.page.wait_for_timeout(60)
+        visitor.drawn()
 
 
 def test_one_key_answers_and_goes_on_and_what_is_answered_is_staged_not_applied(anna: Visitor) -> None:
@@ -25,7 +26,7 @@ def test_one_key_answers_and_goes_on_and_what_is_answered_is_staged_not_applied(
     version = anna.get("/api/state")["version"]
     start = _place(page)
     _press(anna, "1", "0", "u")
-    assert _place(page) == start + 3
+    anna.eventually(lambda: _place(page) == start + 3)
     page.wait_for_selector(".tray-staged")
     anna.eventually(lambda: anna.get("/api/state")["unsure"] == 1)
     badges = page.locator(".strip-list .tile.staged, .strip-list .tile.kept, .strip-list .tile.unsure")
@@ -37,9 +38,9 @@ def test_one_key_answers_and_goes_on_and_what_is_answered_is_staged_not_applied(
 def test_arrows_and_backspace_only_move(anna: Visitor) -> None:
     page = anna.go(QUEUE + "&at=0", ".answers")
     _press(anna, "ArrowRight", "ArrowRight", "Backspace")
-    assert _place(page) == 2
+    anna.eventually(lambda: _place(page) == 2)
     _press(anna, "Backspace", "Backspace", "ArrowLeft")
-    assert _place(page) == 1
+    anna.eventually(lambda: _place(page) == 1)
     assert anna.staged() == 0
     assert page.url.startswith(anna.served.base + "/queue")
 
@@ -48,12 +49,16 @@ def test_the_place_survives_a_reload_and_a_visit_elsewhere(anna: Visitor) -> Non
     page = anna.go(QUEUE, ".answers")
     _press(anna, *["ArrowRight"] * 7)
     place, picture = _place(page), page.get_attribute(".stage-img", "alt")
+
+    def same() -> bool:
+        return (_place(page), page.get_attribute(".stage-img", "alt")) == (place, picture)
+
     page.reload()
     page.wait_for_selector(".answers")
-    assert (_place(page), page.get_attribute(".stage-img", "alt")) == (place, picture)
+    anna.eventually(same)
     anna.go("/history", ".version-line")
     anna.go(QUEUE, ".answers")
-    assert (_place(page), page.get_attribute(".stage-img", "alt")) == (place, picture)
+    anna.eventually(same)
 
 
 def test_an_answer_shows_its_reasons_and_what_the_concept_looks_like(anna: Visitor) -> None:
