@@ -12,16 +12,16 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 import ecbm.show.serve
-from ecbm.show.serve import changes, schemas
+from ecbm.show.serve import changes, schemas, staged_schemas
 
 FILE = Path(ecbm.show.serve.__file__).parent / "page" / "core" / "api.d.ts"
-HEAD = "// Made from schemas.py and changes.py by tests/show/page/declare_types.py; a test keeps it true."
+HEAD = "// Made from schemas.py, staged_schemas.py and changes.py by tests/show/page/declare_types.py; a test keeps it true."
 PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
 def models() -> dict[str, type[BaseModel]]:
-    """All models of both modules by name."""
-    found = {**vars(schemas), **vars(changes)}
+    """All models of the three modules by name."""
+    found = {**vars(schemas), **vars(staged_schemas), **vars(changes)}
     return {
         name: value
         for name, value in sorted(found.items())

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.keep.staged import NewItem
-from ecbm.show.serve import changes
+from ecbm.show.serve import changes, staged_schemas
 from ecbm.show.serve.needs import BenchNeed, PersonNeed
 from ecbm.show.serve.schemas import Count, Value
 from ecbm.show.serve.staged_view import group_key, staged_view
@@ -39,7 +39,7 @@ def _store(bench: Bench, snapshot: Snapshot, person: str, items: list[NewItem]) 
     return numbers, mine
 
 
-def _item(snapshot: Snapshot, mine: Mine, given: changes.Answer) -> NewItem:
+def _item(snapshot: Snapshot, mine: Mine, given: staged_schemas.Answer) -> NewItem:
     """An answer as an item: the question must exist, and the answer must be one that its concept has."""
     data = snapshot.data
     data.row(given.id)
@@ -76,7 +76,7 @@ def _item(snapshot: Snapshot, mine: Mine, given: changes.Answer) -> NewItem:
     return NewItem("label", given.id, name, answer, value, before)
 
 
-def _class_item(data: Dataset, given: changes.Answer) -> NewItem:
+def _class_item(data: Dataset, given: staged_schemas.Answer) -> NewItem:
     """An answer about the class, or about the number that is predicted."""
     before = data.label_of(data.rows_by_id[given.id])
     if given.answer == "unsure":
@@ -89,19 +89,19 @@ def _class_item(data: Dataset, given: changes.Answer) -> NewItem:
 
 
 @router.post("/api/answers")
-def post_answers(bench: BenchNeed, person: PersonNeed, given: changes.Answers) -> changes.Answered:
+def post_answers(bench: BenchNeed, person: PersonNeed, given: staged_schemas.Answers) -> staged_schemas.Answered:
     """Store answers."""
     snapshot = bench.trained()
     mine = mine_of(bench, snapshot, person)
     items = [_item(snapshot, mine, answer) for answer in given.answers]
     numbers, mine = _store(bench, snapshot, person, items)
-    return changes.Answered(
+    return staged_schemas.Answered(
         version=snapshot.number,
         revision=mine.revision,
         staged=mine.counts,
         unsure=len(mine.unsure),
         items=[
-            changes.AnsweredItem(
+            staged_schemas.AnsweredItem(
                 id=one.sample,
                 concept=one.concept or None,
                 status=mine.status(one.sample, one.concept) if one.concept else mine.class_status(one.sample),
@@ -115,14 +115,14 @@ def post_answers(bench: BenchNeed, person: PersonNeed, given: changes.Answers) -
 @router.get("/api/staged")
 def get_staged(
     bench: BenchNeed, person: PersonNeed, group: Annotated[str | None, Query(max_length=1200)] = None
-) -> changes.Staged:
+) -> staged_schemas.Staged:
     """The staged edit of the person at this browser."""
     snapshot = bench.current()
     return staged_view(snapshot, mine_of(bench, snapshot, person), group)
 
 
 @router.post("/api/staged")
-def stage(bench: BenchNeed, person: PersonNeed, given: changes.StageRequest) -> changes.Staged:
+def stage(bench: BenchNeed, person: PersonNeed, given: staged_schemas.StageRequest) -> staged_schemas.Staged:
     """Stage something other than a concept's label."""
     snapshot = bench.trained()
     mine = mine_of(bench, snapshot, person)
@@ -130,24 +130,24 @@ def stage(bench: BenchNeed, person: PersonNeed, given: changes.StageRequest) -> 
     return staged_view(snapshot, mine)
 
 
-def _staged_item(snapshot: Snapshot, mine: Mine, item: changes.Stage) -> NewItem:
+def _staged_item(snapshot: Snapshot, mine: Mine, item: staged_schemas.Stage) -> NewItem:
     data = snapshot.data
-    if isinstance(item, changes.StageClass):
+    if isinstance(item, staged_schemas.StageClass):
         row = data.row(item.id)
         label: Value = data.label_from(item.label, f"the label of {item.id!r}")
         return NewItem("class", item.id, answer="value", value=item.label if not data.predicts_number else label,
                        before=data.label_of(row))  # fmt: skip
-    if isinstance(item, changes.StageRemoval):
+    if isinstance(item, staged_schemas.StageRemoval):
         data.row(item.id)
         return NewItem("remove_sample", item.id)
     taken = {*data.concept_names, *data.layout.by_name, *data.groups}
-    if isinstance(item, changes.StageConcept):
+    if isinstance(item, staged_schemas.StageConcept):
         _refuse_taken(item.concept, taken)
         return NewItem("add_concept", concept=item.concept)
     data.concept(item.concept)
-    if isinstance(item, changes.StageConceptRemoval):
+    if isinstance(item, staged_schemas.StageConceptRemoval):
         return NewItem("remove_concept", concept=item.concept)
-    if isinstance(item, changes.StageRename):
+    if isinstance(item, staged_schemas.StageRename):
         _refuse_taken(item.name, taken | set(mine.added))
         return NewItem("rename_concept", concept=item.concept, value=item.name)
     data.concept(item.other)
@@ -167,7 +167,7 @@ def _refuse_taken(name: str, taken: set[str]) -> None:
 
 
 @router.post("/api/staged/take-back")
-def take_back(bench: BenchNeed, person: PersonNeed, given: changes.TakeBack) -> changes.Staged:
+def take_back(bench: BenchNeed, person: PersonNeed, given: staged_schemas.TakeBack) -> staged_schemas.Staged:
     """Take items back: answers become open questions again."""
     snapshot = bench.current()
     mine = mine_of(bench, snapshot, person)
@@ -218,13 +218,13 @@ def staged_file(bench: BenchNeed, person: PersonNeed) -> Response:
         }
     },
 )
-async def upload(request: Request, bench: BenchNeed, person: PersonNeed) -> changes.Uploaded:
+async def upload(request: Request, bench: BenchNeed, person: PersonNeed) -> staged_schemas.Uploaded:
     """Labels of new concepts from a CSV: an ``id`` column and one column for each concept, 1, 0 or empty."""
     content = await request.body()
     return await run_in_threadpool(_uploaded, bench, person, content)
 
 
-def _uploaded(bench: Bench, person: str, content: bytes) -> changes.Uploaded:
+def _uploaded(bench: Bench, person: str, content: bytes) -> staged_schemas.Uploaded:
     snapshot = bench.trained()
     data = snapshot.data
     table, names = _read_csv(content)
@@ -245,7 +245,7 @@ def _uploaded(bench: Bench, person: str, content: bytes) -> changes.Uploaded:
         hint = unknown_name("id", unknown[0], data.ids) if unknown else InputError("it has no labels; fill them in")
         raise InputError(f"the file has no label of a known picture: {hint}")
     _, mine = _store(bench, snapshot, person, items)
-    return changes.Uploaded(
+    return staged_schemas.Uploaded(
         revision=mine.revision,
         concepts=[Count(name=name, count=count, query="status=staged") for name, count in counts.items()],
         unknown_ids=unknown[:_FIRST],

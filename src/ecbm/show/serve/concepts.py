@@ -8,12 +8,12 @@ import numpy as np
 from fastapi import APIRouter, Query
 
 from ecbm.errors import InputError
-from ecbm.show.serve.changes import ConceptDetail, ConceptRow, Concepts, Push, Suggested
 from ecbm.show.serve.figures import concept_share, importance
 from ecbm.show.serve.filters import query_of
 from ecbm.show.serve.needs import BenchNeed, PersonNeed
 from ecbm.show.serve.questions import looks_like
 from ecbm.show.serve.queue import by_concept, suspicious
+from ecbm.show.serve.staged_schemas import ConceptDetail, ConceptRow, Concepts, Push, Suggested
 from ecbm.show.serve.staging import Mine, mine_of
 from ecbm.show.serve.tiles import tile_of
 from ecbm.show.serve.words import spoken

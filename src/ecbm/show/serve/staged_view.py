@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ecbm.show.serve.changes import Staged, StagedGroup, StagedItem
+from ecbm.show.serve.staged_schemas import Staged, StagedGroup, StagedItem
 from ecbm.show.serve.tiles import thumb_address
 from ecbm.show.serve.words import label_words, number_words, spoken
 
