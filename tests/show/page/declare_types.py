@@ -15,7 +15,7 @@ import ecbm.show.serve
 from ecbm.show.serve import changes, schemas, staged_schemas
 
 FILE = Path(ecbm.show.serve.__file__).parent / "page" / "core" / "api.d.ts"
-HEAD = "// Made from schemas.py, staged_schemas.py and changes.py by tests/show/page/declare_types.py; a test keeps it true."
+HEAD = "// Made from the server's schemas by tests/show/page/declare_types.py; a test keeps it true."
 PLAIN = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 

@@ -1,4 +1,4 @@
-// Made from schemas.py, staged_schemas.py and changes.py by tests/show/page/declare_types.py; a test keeps it true.
+// Made from the server's schemas by tests/show/page/declare_types.py; a test keeps it true.
 
 export interface Answer {
   id: string;
