@@ -104,7 +104,7 @@ def test_the_summary_of_table_1_counts_levels_and_changes_with_them():
     )
     mixed = table1.ends({"a": good, "b": open_})
     assert "at 1 of the 2 levels (closure 0.50), in 5 % to 10 % of retraining's time" in mixed
-    assert mixed.endswith("as written it does at 1 of the 2 levels, and ends farther away at 1.")
+    assert mixed.endswith("as written it does at 1 of the 2 levels (closure 0.50), and ends farther away at 1.")
     bad = at(none={}, retrain={}, auto={"closure": -1.0})
     assert "none of the 2 levels, in 10 % of retraining's time, and farther away at 2." in table1.ends(
         {"a": bad, "b": bad}

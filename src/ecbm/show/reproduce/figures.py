@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
-from ecbm.show.reproduce.findings import Figure
+from ecbm.show.reproduce.findings import Figure, number
 
 __all__ = ["STYLES", "legend_below", "lines", "points", "require_matplotlib", "save_figure", "style_of"]
 
@@ -87,19 +87,20 @@ def points(axis: Any, rows: Sequence[Mapping[str, Any]], key: str, spread: str, 
         shape = "<" if astray else mark
         axis.errorbar(max(row[key], edge), place, xerr=half, color=colour, marker=shape, capsize=2)
         if astray:
-            shown = f"{row[key]:.2f}"
+            shown = number(row[key])
             axis.annotate(shown, (edge, place), xytext=(6, -3), textcoords="offset points", fontsize=7)
     axis.set_yticks(range(len(rows)), [row["method"] if named else "" for row in rows], fontsize=7)
     axis.set_ylim(-0.6, len(rows) - 0.4)
     axis.grid(axis="x", color="#dddddd", linewidth=0.6)
 
 
-def legend_below(figure: Any, columns: int = 4) -> None:
-    """One legend for all panels."""
+def legend_below(figure: Any, most: int = 4) -> None:
+    """One legend for all panels, in lines that are equally long."""
     handles: dict[str, Any] = {}
     for axis in figure.axes:
         found, names = axis.get_legend_handles_labels()
         handles |= dict(zip(names, found, strict=True))
+    columns = max(1, -(-len(handles) // max(1, -(-len(handles) // most))))
     if handles:
         figure.legend(handles.values(), handles.keys(), loc="lower center", ncols=columns, fontsize=8)
     inches = 0.1 + 0.2 * -(-len(handles) // columns)

@@ -27,28 +27,33 @@ _TERMS = (
 )
 
 
+def _text(words: str) -> str:
+    """Escaped, with figures that stay in one line."""
+    return escape(words).replace(" ± ", "&nbsp;±&nbsp;").replace(" %", "&nbsp;%")
+
+
 class _Results(Page):
     """A page of sentences, figures and tables; tables open on a click where they are long."""
 
     def lead(self, sentences: Sequence[str]) -> None:
         """What an experiment shows."""
-        self.block(f'<p class="finding">{escape(" ".join(sentences))}</p>')
+        self.block(f'<p class="finding">{_text(" ".join(sentences))}</p>')
 
     def summary(self, told: Sequence[tuple[str, str]]) -> None:
         """One item an experiment, which leads to its section."""
-        items = (f"<li><b>{escape(title)}.</b> {escape(words)}</li>" for title, words in told)
+        items = (f"<li><b>{escape(title)}.</b> {_text(words)}</li>" for title, words in told)
         self.block(f'<ul class="summary">{"".join(items)}</ul>')
 
     def remark(self, text: str) -> None:
         """Small print."""
-        self.block(f'<p class="remark">{escape(text)}</p>')
+        self.block(f'<p class="remark">{_text(text)}</p>')
 
     def details(self, found: Sequence[Detail]) -> None:
         """What stands behind the lead, part by part."""
         parts = []
         for detail in found:
-            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in detail.sentences)
-            parts.append(f"<div><h3>{escape(detail.heading)}</h3><ul>{items}</ul></div>")
+            items = "".join(f"<li>{_text(sentence)}</li>" for sentence in detail.sentences)
+            parts.append(f"<div><h3>{_text(detail.heading)}</h3><ul>{items}</ul></div>")
         if parts:
             self.block(f'<div class="parts">{"".join(parts)}</div>')
 

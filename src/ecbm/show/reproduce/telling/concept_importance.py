@@ -235,5 +235,6 @@ def _draw(canvas: Any, sets: list[dict[str, Any]], ranking: list[dict[str, Any]]
         axes[2].plot(xs, ys, linestyle="", color=colour, marker=mark, markersize=3.5)
     axes[2].set_xlabel("predicted change of loss")
     axes[2].set_ylabel("actual change")
+    axes[2].locator_params(axis="x", nbins=4)
     axes[2].set_title("one concept each")
     legend_below(canvas)

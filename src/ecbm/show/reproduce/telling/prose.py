@@ -15,6 +15,7 @@ _SHORT = {
     "ekfac guarded (ECBM)": "ekfac guarded",
     "hessian guarded (CBM-IF)": "hessian guarded",
     "fine-tuning of equal work": "fine-tuning",
+    "auto, tail moved": "auto with the tail moved",
 }
 
 

@@ -84,8 +84,10 @@ def ends(levels: dict[str, Level]) -> str:
         said += f", and farther away at {farther}"
     written = [level for level in levels.values() if WRITTEN in level.closures]
     if written:
-        nearer, away = (sum(getattr(level, way)(WRITTEN) for level in written) for way in ("closer", "farther"))
-        said += f"; by the paper's step as written it does at {of_all(nearer, len(written), 'levels')}"
+        nearer = [level.closures[WRITTEN].mean for level in written if level.closer(WRITTEN)]
+        away = sum(level.farther(WRITTEN) for level in written)
+        said += f"; by the paper's step as written it does at {of_all(len(nearer), len(written), 'levels')}"
+        said += f" (closure {span(nearer)})" if nearer else ""
         said += f", and ends farther away at {away}" if away else ""
     return f"{said}."
 
