@@ -68,7 +68,7 @@ class Workspace(Records):
 
     def __init__(self, folder: str | Path, *, trust: Sequence[str] = (), device: Device = None) -> None:
         super().__init__(folder)
-        self._trust, self.device = tuple(trust), device
+        self.trust, self.device = tuple(trust), device
         self._reader: DatasetReader | None = None
         self._model: tuple[dict[str, Any], ConceptBottleneck] | None = None
 
@@ -125,7 +125,7 @@ class Workspace(Records):
         from ecbm.trust import check_trusted
 
         if recipe.is_own:
-            check_trusted(recipe.backbone_text, self._trust)
+            check_trusted(recipe.backbone_text, self.trust)
 
     # -- changing the model --------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class Workspace(Records):
         """
         from ecbm.keep.checking import check_workspace
 
-        return check_workspace(self.folder, repair=repair, replay=replay, trust=self._trust)
+        return check_workspace(self.folder, repair=repair, replay=replay, trust=self.trust)
 
     def verify(
         self,
@@ -314,6 +314,7 @@ class Workspace(Records):
         pairs: int | None = None,
         seed: int = 0,
         shard: str | None = None,
+        processes: int | None = None,
         **options: Any,
     ) -> dict[str, Any]:
         """Whether a version is what its record says, and whether what was removed from it can still be seen.
@@ -335,6 +336,9 @@ class Workspace(Records):
             How many are forgotten, how many reference models and pairs there are, and the seed of every lot.
         shard
             ``"i/n"``: do the i-th of n shares of the work; a last run without it gives the result.
+        processes
+            How many processes share the work out; by default as many as there are cores where it is worth it. The
+            result does not depend on it.
 
         Returns
         -------
@@ -347,7 +351,7 @@ class Workspace(Records):
 
         asked = Asked(
             depth, method, options, forget, None if ids is None else tuple(ids), group, samples, references, pairs,
-            seed, parse_shard(shard),
+            seed, parse_shard(shard), processes,
         )  # fmt: skip
         return verify_workspace(self, version, asked)
 
@@ -425,7 +429,7 @@ class Workspace(Records):
             if version.model is None:
                 raise erased(version) if not version.kept else untrained(self.folder, version)
             if self._model is None or self._model[0] != version.model:
-                self._model = version.model, load_model(version.model, self.store, self._trust)
+                self._model = version.model, load_model(version.model, self.store, self.trust)
                 attach_features(self.folder, self._model[1])
                 _place(self._model[1], self.device)
             return copy.deepcopy(self._model[1])
