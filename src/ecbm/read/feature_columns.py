@@ -22,8 +22,9 @@ from torch import Tensor
 from ecbm.errors import InputError, UnknownNameError, unknown_name
 from ecbm.options import comma_hint, option, type_option
 from ecbm.read.columns import Table
-from ecbm.read.kinds import Doubt, truth_words, words_in
+from ecbm.read.kinds import Doubt, words_in
 from ecbm.read.said_types import Said
+from ecbm.read.truth import truth_words
 
 __all__ = ["FeatureColumn", "FeatureColumns", "expanded", "feature_columns_of"]
 
