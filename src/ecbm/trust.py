@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ecbm.errors import InputError
 
-__all__ = ["allow", "check_trusted"]
+__all__ = ["allow", "allowed", "check_trusted"]
 
 _allowed: set[str] = set()
 
@@ -18,6 +18,11 @@ _allowed: set[str] = set()
 def allow(*modules: str) -> None:
     """Allow modules (and what lies inside a package) for the rest of this process, as ``--trust`` does."""
     _allowed.update(modules)
+
+
+def allowed() -> list[str]:
+    """What was allowed so far, for another process that does a part of this one's work."""
+    return sorted(_allowed)
 
 
 def check_trusted(backbone: str, trust: Sequence[str] = ()) -> None:

@@ -17,10 +17,12 @@ import torch
 
 import ecbm
 from ecbm.errors import EcbmError, InputError
-from ecbm.keep import durable
+from ecbm.keep import audit_crew, durable
+from ecbm.keep.audit_crew import AuditCrew, Helper
 from ecbm.keep.auditing import last_verdicts
 from ecbm.keep.stored_references import FOLDER, StoredParts
 from ecbm.keep.workspace import Workspace
+from ecbm.verify.audit.asked import Asked
 from kit import tabular
 
 RECIPE = ecbm.Recipe(backbone="linear", concept_l2=1e-3)
@@ -248,3 +250,43 @@ def test_a_model_released_with_noise_is_held_against_its_record(tmp_path: Path) 
         assert found["verdict"] == "passed", found["why"]
         assert "what training on this data gives" not in found["why"], "noise is on the heads"
     assert ecbm.verify(workspace.model(), workspace.data())["verdict"] == "inconclusive", "without a record"
+
+
+def test_processes_together_give_the_same_bytes_as_one(workspace: Workspace, tmp_path: Path) -> None:
+    alone = Workspace(shutil.copytree(workspace.folder, tmp_path / "alone"))
+    whole = alone.verify("erasure", version=2, **FEW, processes=1)
+    before = torch.get_num_threads()
+    asked = Asked("erasure", **FEW)
+    with AuditCrew(workspace, 2, asked, named=True) as crew:
+        crew._start((2, 2))
+        assert crew._others[0].wait() == 0, "a helper does what the others have left undone, and ends"
+    assert [p.read_bytes() for p in parts(workspace)] == [p.read_bytes() for p in parts(alone)]
+    shutil.rmtree(workspace.folder / FOLDER)
+    assert text(workspace.verify("erasure", version=2, **FEW, processes=2)) == text(whole)
+    assert torch.get_num_threads() == before
+
+
+def test_other_processes_are_started_where_much_is_left_to_do_and_end_with_the_first(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_crew, "_cores", lambda: 3)
+    with AuditCrew(workspace, 2, Asked("erasure", **FEW), named=True) as crew:
+        crew.worked(1.0, 20)
+        assert (crew.shard, crew._others) == (None, []), "twenty seconds are not worth it"
+        crew.worked(1.0, 60)
+        crew.worked(1.0, 59)
+        assert (crew.shard, len(crew._others)) == ((1, 3), 2)
+        assert all(other.poll() is None for other in crew._others)
+    assert all(other.poll() is not None for other in crew._others)
+    with AuditCrew(workspace, 2, Asked("erasure", **FEW, processes=1), named=True) as crew:
+        crew.worked(100.0, 60)
+        assert crew.shard is None
+    with pytest.raises(SystemExit):
+        Helper((2, 2), parent=-1).worked(1.0, 1)
+
+
+def test_a_helper_that_fails_is_not_missed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    with pytest.warns(UserWarning, match="1 of 1 helping processes ended early"):
+        found = workspace.verify("erasure", version=2, **FEW, processes=2)
+    assert found["verdict"] == "passed"

@@ -82,6 +82,8 @@ def test_a_failed_verdict_has_exit_status_1(folder: Path, monkeypatch: pytest.Mo
         (("--depth", "erasure", "--shard", "3/2"), "a shard is i/n"),
         (("--depth", "erasure", "--group", "wren"), "for the forget set 'subgroup'"),
         (("--shard", "1/2"), "makes no test on samples"),
+        (("--depth", "erasure", "--processes", "0"), "processes must be a whole number from 1 on"),
+        (("--depth", "erasure", "--shard", "1/2", "--processes", "2"), "a shard is the work of one process"),
     ],
 )
 def test_bad_input_is_one_line(folder: Path, arguments: tuple[str, ...], words: str) -> None:

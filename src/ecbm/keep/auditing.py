@@ -13,6 +13,7 @@ from ecbm.edit.joining import append_samples
 from ecbm.edit.state import EditorState
 from ecbm.errors import EcbmError, InputError
 from ecbm.keep import database, ledger
+from ecbm.keep.audit_crew import AuditCrew, one_thread
 from ecbm.keep.edit_record import recorded_edit
 from ecbm.keep.facts import recall_facts
 from ecbm.keep.records import Version, erased, untrained
@@ -23,14 +24,14 @@ from ecbm.keep.workspace import Workspace
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.audit.asked import Asked
-from ecbm.verify.audit.collecting import Store
+from ecbm.verify.audit.collecting import Crew, Store
 from ecbm.verify.audit.erasure import Targets, audit_erasure
 from ecbm.verify.audit.forget_sets import Pool, room_in
 from ecbm.verify.audit.quick import Check, Parent, Recorded, check_quickly, known_seed_noise, released_with_noise
 from ecbm.verify.audit.references import is_frozen, trainer_of
 from ecbm.verify.audit.rehearsal import finished, rehearse
 
-__all__ = ["last_verdicts", "verify_workspace"]
+__all__ = ["audit_version", "last_verdicts", "verify_workspace"]
 
 _SOLVING = ("exact", "retrain", "train")
 # Removed samples that are audited at most, and samples they are compared with at least and at most.
@@ -39,6 +40,17 @@ _MOST, _FEWEST_OTHERS = 500, 100
 
 def verify_workspace(workspace: Workspace, number: int | str | None, asked: Asked) -> dict[str, Any]:
     """:meth:`ecbm.Workspace.verify`."""
+    version, named = workspace.version(number).version, number is not None
+    if asked.depth == "quick":
+        return audit_version(workspace, version, asked, named=named)
+    with one_thread(), AuditCrew(workspace, version, asked, named=named) as crew:
+        return audit_version(workspace, version, asked, crew if asked.shard is None else None, named=named)
+
+
+def audit_version(
+    workspace: Workspace, number: int, asked: Asked, crew: Crew | None = None, *, named: bool
+) -> dict[str, Any]:
+    """Verify a version, alone or as one of several processes; ``named`` if it was asked for by its number."""
     version = workspace.version(number)
     if version.data is None:
         raise erased(version)
@@ -46,7 +58,7 @@ def verify_workspace(workspace: Workspace, number: int | str | None, asked: Aske
         raise untrained(workspace.folder, version)
     model, data = workspace.model(version.version), workspace.data(version.version)
     prints = {"model": model.fingerprint, "data": data.fingerprint}
-    audited = _audited(workspace, version, number is not None, asked, model, data)
+    audited = _audited(workspace, version, named, asked, model, data, crew)
     audited = {"version": version.version, **audited}
     if asked.shard is None:
         keep_verdict(workspace.folder, version.version, prints, audited, _watch(workspace, version))
@@ -70,7 +82,13 @@ def last_verdicts(workspace: Workspace, number: int | str | None = None) -> dict
 
 
 def _audited(
-    workspace: Workspace, version: Version, named: bool, asked: Asked, model: ConceptBottleneck, data: Dataset
+    workspace: Workspace,
+    version: Version,
+    named: bool,
+    asked: Asked,
+    model: ConceptBottleneck,
+    data: Dataset,
+    crew: Crew | None,
 ) -> dict[str, Any]:
     frozen = is_frozen(model.recipe)
     if asked.depth == "quick":
@@ -79,7 +97,7 @@ def _audited(
     if asked.depth == "erasure" and asked.forget is None and asked.ids is None:
         gone = _removed(workspace, version)
         if gone:
-            return _direct(workspace, version, asked, model, data, gone)
+            return _direct(workspace, version, asked, model, data, gone, crew)
         if named and version.kind != "erase":
             raise InputError(
                 f"version {version.version} removed no training samples whose rows are still kept; rehearse "
@@ -87,9 +105,11 @@ def _audited(
             )
     asked = _with_method(version, asked)
     state = _state(workspace, version, model, data)
-    return rehearse(
-        model, data, state, asked, lambda plan: StoredParts(workspace.folder, plan, _watch(workspace, version))
-    )
+
+    def store_for(plan: dict[str, Any]) -> Store:
+        return StoredParts(workspace.folder, plan, _watch(workspace, version))
+
+    return rehearse(model, data, state, asked, store_for, crew)
 
 
 def _watch(workspace: Workspace, *versions: Version) -> Any:
@@ -139,6 +159,7 @@ def _direct(
     model: ConceptBottleneck,
     data: Dataset,
     gone: list[str],
+    crew: Crew | None,
 ) -> dict[str, Any]:
     """Audit the removal that made a version: its samples against held-out ones that no model was trained with."""
     assert version.parent is not None
@@ -189,6 +210,7 @@ def _direct(
         seed=asked.seed,
         store=store,
         shard=asked.shard,
+        crew=crew,
     )
     return finished(found, about, asked, frozen=frozen)
 

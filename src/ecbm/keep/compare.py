@@ -19,7 +19,9 @@ __all__ = ["compare_versions"]
 _MOST = 20
 
 
-def compare_versions(workspace: Workspace, first: str, second: str, split: str | None = None) -> dict[str, Any]:
+def compare_versions(
+    workspace: Workspace, first: int | str, second: int | str, split: str | None = None
+) -> dict[str, Any]:
     """Compare two versions on the samples both have in a split (``test`` by default).
 
     Returns

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ecbm import html
 from ecbm.keep.objects import DamagedError, ObjectStore
-from ecbm.keep.records import Records, Version, erased, untrained
+from ecbm.keep.questions import Questions
+from ecbm.keep.records import Version, erased, untrained
 from ecbm.keep.signature import Signature
 from ecbm.words import counted, local_time, summary_words
 
@@ -33,7 +34,7 @@ __all__ = ["Version", "Workspace"]
 T = TypeVar("T")
 
 
-class Workspace(Records):
+class Workspace(Questions):
     """An existing workspace, with the verbs of the command line.
 
     Verbs that change something take ``reason`` and ``author``, which the ledger keeps (the author is by default
@@ -68,7 +69,7 @@ class Workspace(Records):
 
     def __init__(self, folder: str | Path, *, trust: Sequence[str] = (), device: Device = None) -> None:
         super().__init__(folder)
-        self._trust, self.device = tuple(trust), device
+        self.trust, self.device = tuple(trust), device
         self._reader: DatasetReader | None = None
         self._model: tuple[dict[str, Any], ConceptBottleneck] | None = None
 
@@ -125,7 +126,7 @@ class Workspace(Records):
         from ecbm.trust import check_trusted
 
         if recipe.is_own:
-            check_trusted(recipe.backbone_text, self._trust)
+            check_trusted(recipe.backbone_text, self.trust)
 
     # -- changing the model --------------------------------------------------------------------------------
 
@@ -298,58 +299,7 @@ class Workspace(Records):
         """
         from ecbm.keep.checking import check_workspace
 
-        return check_workspace(self.folder, repair=repair, replay=replay, trust=self._trust)
-
-    def verify(
-        self,
-        depth: str = "quick",
-        *,
-        version: int | str | None = None,
-        forget: str | None = None,
-        ids: Sequence[str] | None = None,
-        group: str | None = None,
-        method: str | None = None,
-        samples: int | None = None,
-        references: int | None = None,
-        pairs: int | None = None,
-        seed: int = 0,
-        shard: str | None = None,
-        **options: Any,
-    ) -> dict[str, Any]:
-        """Whether a version is what its record says, and whether what was removed from it can still be seen.
-
-        Parameters
-        ----------
-        depth
-            ``"quick"``: certificate, residuals and objectives computed again. ``"erasure"``: membership inference
-            on the samples that the version removed, or in a rehearsal. ``"release"``: a rehearsal of many pairs of
-            edit and retraining.
-        version
-            The current one by default.
-        forget, ids, group
-            Rehearse on samples of a kind (``"random"``, ``"influential"``, ``"canaries"``, ``"subgroup"`` of a
-            class or concept), or on these.
-        method, options
-            How a rehearsal removes them, as for :meth:`edit`; by default as the version was made.
-        samples, references, pairs, seed
-            How many are forgotten, how many reference models and pairs there are, and the seed of every lot.
-        shard
-            ``"i/n"``: do the i-th of n shares of the work; a last run without it gives the result.
-
-        Returns
-        -------
-        dict
-            ``verdict``, ``why``, ``edit``, ``controls``, and more (docs/verify.md).
-        """
-        from ecbm.keep.auditing import verify_workspace
-        from ecbm.verify.audit.asked import Asked
-        from ecbm.verify.audit.collecting import parse_shard
-
-        asked = Asked(
-            depth, method, options, forget, None if ids is None else tuple(ids), group, samples, references, pairs,
-            seed, parse_shard(shard),
-        )  # fmt: skip
-        return verify_workspace(self, version, asked)
+        return check_workspace(self.folder, repair=repair, replay=replay, trust=self.trust)
 
     def export(
         self,
@@ -425,7 +375,7 @@ class Workspace(Records):
             if version.model is None:
                 raise erased(version) if not version.kept else untrained(self.folder, version)
             if self._model is None or self._model[0] != version.model:
-                self._model = version.model, load_model(version.model, self.store, self._trust)
+                self._model = version.model, load_model(version.model, self.store, self.trust)
                 attach_features(self.folder, self._model[1])
                 _place(self._model[1], self.device)
             return copy.deepcopy(self._model[1])

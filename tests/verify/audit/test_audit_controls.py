@@ -211,6 +211,35 @@ def test_shards_compute_the_same_parts_and_a_part_is_computed_once() -> None:
     assert all((whole[name]["x"] == found[name]["x"]).all() for name in whole)
 
 
+class Several:
+    """One of three processes, which the others join after its first part."""
+
+    shard: tuple[int, int] | None = None
+
+    def __init__(self, store: Memory) -> None:
+        self.store, self.told = store, []
+
+    def worked(self, seconds: float, left: int) -> None:
+        assert seconds >= 0
+        self.told.append(left)
+        self.shard = (1, 3)
+        if len(self.told) == 2:  # the second process is quick
+            self.store.put("p1", {"x": np.ones(1)})
+            self.store.put("p4", {"x": np.ones(1)})
+
+
+def test_who_is_done_goes_on_with_what_the_others_have_not_begun() -> None:
+    log: list[int] = []
+    parts = [(f"p{p}", lambda p=p: log.append(p) or {"x": np.full(1, float(p))}) for p in range(9)]
+    store = Memory()
+    crew = Several(store)
+    found, missing = collect(parts, store, None, "Parts", crew)
+    assert log == [0, 3, 6, 7, 8, 5, 2], "its own, then the others' from their ends, none twice"
+    assert crew.told == [8, 7, 4, 3, 2, 1, 0]
+    assert (list(found), missing) == ([f"p{p}" for p in range(9)], [])
+    assert found["p4"]["x"] == 1
+
+
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
 def test_a_shard_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="i/n"):

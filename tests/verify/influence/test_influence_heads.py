@@ -15,6 +15,7 @@ from torch.nn import functional
 import ecbm
 import number_kit
 import types_kit
+from ecbm.errors import InputError
 from ecbm.train.heads.activations import activate
 from ecbm.train.heads.objectives import concept_losses, rows_of, with_ones
 from ecbm.verify.influence import concept_side, label_side
@@ -126,14 +127,52 @@ def test_flipping_labels_changes_the_validation_loss_as_predicted(case):
     assert spearmanr(table["change"], actual).statistic > 0.97
 
 
-def test_groups_left_out_change_the_loss_as_predicted():
-    asked = asked_about("logits")
+@pytest.mark.parametrize("case", CASES)
+def test_sets_left_out_change_the_loss_as_predicted(case):
+    asked = asked_about(case)
     ids, draw = np.array(asked.editor.state.train.ids), np.random.default_rng(0)
     target = asked.target("val")
-    groups = [draw.choice(ids, 4, replace=False).tolist() for _ in range(20)]
-    predicted = [asked.group_change(group, target) for group in groups]
-    actual = [actual_change(asked.editor, target, ecbm.Edit(remove_samples=group)) for group in groups]
-    assert spearmanr(predicted, actual).statistic > 0.95
+    groups = [draw.choice(ids, len(ids) // 8, replace=False).tolist() for _ in range(8 if case == "joint" else 16)]
+    actual = np.array([asked.group_change(group, target, "exact") for group in groups])
+    first = np.array([asked.group_change(group, target, "sum") for group in groups])
+    assert spearmanr(first, actual).statistic > 0.8
+    if case == "joint":
+        assert asked.group_change(groups[0], target) == first[0]
+        with pytest.raises(InputError, match="this model has 'sum'"):
+            asked.group_change(groups[0], target, "newton")
+        return
+    predicted = np.array([asked.group_change(group, target) for group in groups])
+    assert spearmanr(predicted, actual).statistic > 0.98
+    assert np.abs(predicted - actual).max() < 0.5 * np.abs(first - actual).max(), "a sum loses what samples share"
+
+
+def test_sets_are_asked_by_name_and_a_set_that_is_none_is_refused():
+    asked = asked_about("typed")
+    ids = list(asked.editor.state.train.ids)
+    table = asked.sets({"first": ids[:9], "second": ids[9:12]}, exact=1)
+    assert list(table.columns) == ["id", "concept", "set", "samples", "change", "sum", "actual"]
+    assert table["change"].is_monotonic_increasing
+    first = table[table["set"] == "first"].iloc[0]
+    assert first["samples"] == 9
+    assert first["change"] == asked.group_change(ids[:9], asked.target("val"))
+    assert first["actual"] == pytest.approx(first["change"], rel=0.3)
+    assert table["actual"].isna().sum() == 1
+    whole = ecbm.influence(asked, together=ids[:9])
+    assert whole["change"].tolist() == [first["change"]]
+    other = next(name for name in asked.editor.data.ids if name not in set(ids))
+    for wrong, words in (
+        ([], "at least one id"),
+        ("s1", "at least one id"),
+        ([ids[0], ids[0]], "names a sample twice"),
+        ([other], "unknown sample"),
+        (ids, "must leave training samples"),
+    ):
+        with pytest.raises(InputError, match=words):
+            asked.group_change(wrong, asked.target("val"))
+    with pytest.raises(InputError, match="together= is for kind='samples'"):
+        ecbm.influence(asked, kind="labels", together=ids[:2])
+    with pytest.raises(InputError, match="has no sets"):
+        asked.sets({})
 
 
 def test_the_exact_query_is_what_training_from_nothing_gives():

@@ -11,6 +11,7 @@ import typer
 from ecbm.errors import InputError
 from ecbm.show.cli.common import DeviceOption, JsonOption, VersionOption, WorkspaceArgument, print_json, say
 from ecbm.show.tables import print_table
+from ecbm.words import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -32,6 +33,13 @@ def influence(
     samples: Annotated[bool, typer.Option("--samples", help="Training samples, if they were removed.")] = False,
     labels: Annotated[bool, typer.Option("--labels", help="Concept labels, if they were flipped.")] = False,
     concepts: Annotated[bool, typer.Option("--concepts", help="Concepts, if they were removed.")] = False,
+    together: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--together", help="These training samples, if they were removed together; ids may follow one another."
+        ),
+    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="ID", help="More ids.", show_default=False)] = None,
     of: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,11 +82,15 @@ def influence(
     The change is that of the target's loss if the sample or concept were removed or the label flipped, predicted
     from the solved heads and kept curvature. The most harmful come first: a negative change means that the loss
     falls. The target is the mean validation loss of concepts and class, or with --of ID that of one sample. A
-    removed concept is judged by the class loss.
+    removed concept is judged by the class loss. Samples of a set (--together) lean on each other, so of a frozen
+    backbone their change is that of one Newton step on the samples that remain, and not the sum of their own.
     """
-    chosen = [name for name, on in (("samples", samples), ("labels", labels), ("concepts", concepts)) if on]
+    asked_for = (("samples", samples), ("labels", labels), ("concepts", concepts), ("together", together))
+    chosen = [name for name, on in asked_for if on]
     if len(chosen) != 1:
-        raise InputError("give one of --samples, --labels and --concepts")
+        raise InputError("give one of --samples, --labels, --concepts and --together")
+    if more and not together:
+        raise InputError(f"unexpected {more[0]!r}; ids follow --together, the target is said with --of")
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"{out}: unknown kind of file {out.suffix!r}; give a .csv, .svg or .html file")
     kind = chosen[0]
@@ -91,7 +103,11 @@ def influence(
         target = asked.target(given, loss, class_name)
         whole = as_json or (out is not None and out.suffix.lower() == ".csv")
         shown = top if top is not None else (None if whole else _SHOWN)
-        frame = asked.table(kind, given, loss=loss, label=class_name, top=shown, exact=exact)
+        if together:
+            ids = [*together, *(more or [])]
+            frame = asked.sets(ids, given, loss=loss, label=class_name, exact=exact)
+        else:
+            frame = asked.table(kind, given, loss=loss, label=class_name, top=shown, exact=exact)
         now = asked.value(target)
         exactly = asked.exact
     if out is not None:
@@ -100,7 +116,10 @@ def influence(
         said = {"of": target.words, "loss": now, "kind": kind, "method": asked.method}
         print_json({**said, "influences": _rows(frame)})
         return
-    _show(frame, kind, target.words, now, top or _SHOWN)
+    if together:
+        _show_set(frame, target.words, now)
+    else:
+        _show(frame, kind, target.words, now, top or _SHOWN)
     if out is not None:
         say(f"written: {out}")
     if not exactly:
@@ -126,7 +145,17 @@ def _ends(frame: pandas.DataFrame, most: int) -> pandas.DataFrame:
     return pandas.concat([frame.iloc[:most], frame.iloc[-most:]], ignore_index=True)
 
 
+def _show_set(frame: pandas.DataFrame, words: str, now: float) -> None:
+    row = frame.iloc[0]
+    say(f"Target: {words}, loss {now:.4f}. Change if {counted(row['samples'], 'sample')} were removed together:")
+    ways = {"change": "predicted", "sum": "sum of their own influences", "actual": "measured"}
+    rows = [[said, f"{row[name]:+.3g}", f"{now + row[name]:.4f}"] for name, said in ways.items() if name in row]
+    print_table(["", "change", "loss then"], rows)
+
+
 def _names(frame: pandas.DataFrame, kind: str) -> list[str]:
+    if kind == "together":
+        return [str(name) for name in frame["set"]]
     if kind == "concepts":
         return [str(name) for name in frame["concept"]]
     if kind == "samples":

@@ -11,7 +11,6 @@ from ecbm.errors import InputError
 from ecbm.show.cli.common import DeviceOption, JsonOption, VersionOption, WorkspaceArgument, print_json, say
 
 if TYPE_CHECKING:
-    from ecbm.keep.workspace import Workspace
     from ecbm.verify.suggest.suggestions import Suggestion, Suggestions
 
 __all__ = ["register"]
@@ -73,8 +72,6 @@ def suggest(
     """
     from ecbm.edit.files import write_edit
     from ecbm.keep.workspace import Workspace
-    from ecbm.verify.suggest.read_answers import read_answers
-    from ecbm.verify.suggest.suggest import suggest as find
 
     if out is not None and out.suffix.lower() != ".json":
         raise InputError(f"--out {out}: an edit file is JSON; call it {out.with_suffix('.json')}")
@@ -84,25 +81,16 @@ def suggest(
         raise InputError("--confirmed chooses what --out writes by --answers; give both")
     opened = Workspace(workspace, device=device)
     chosen = opened.version(version)
-    model, data = opened.model(chosen.version), opened.data(chosen.version)
-    people = None if by is None else _annotators(opened, by, data.ids)
-    given = [] if answers is None else read_answers(answers, data)
-    found = find(
-        model, data, limit=limit, least=least, concepts=tuple(concept or ()), split=split, by=people, answers=given
-    )
+    found = opened.suggest(
+        version=chosen.version, limit=limit, least=least, concepts=tuple(concept or ()), split=split, by=by,
+        answers=() if answers is None else answers,
+    )  # fmt: skip
     if out is not None:
         write_edit(found.to_edit(confirmed_only=confirmed), out)
     if as_json:
         print_json({"version": chosen.version, **found.to_dict()})
         return
     _print(found, workspace, out)
-
-
-def _annotators(opened: Workspace, by: str, ids: tuple[str, ...]) -> dict[str, str]:
-    from ecbm.verify.suggest.read_answers import read_annotators
-
-    source = Path(opened.source().split(", ")[0])
-    return read_annotators(by, ids, source / "samples.csv" if source.is_dir() else source)
 
 
 def _count(expected: float, labels: int, what: str) -> str:

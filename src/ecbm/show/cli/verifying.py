@@ -65,6 +65,13 @@ def verify(
             help="i/n: do the i-th of n shares of the training; then once without it.", show_default=False
         ),
     ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            help="How many processes share the work (the cores, where it is worth it); the result is the same.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify that an edit or an erasure worked, and that the test could have seen it if it had not.
@@ -81,7 +88,7 @@ def verify(
     options |= {"tail": True} if tail else {}
     result = Workspace(workspace).verify(
         depth, version=version, forget=forget, ids=ids, group=group, method=method, samples=samples,
-        references=references, pairs=pairs, seed=seed, shard=shard, **options,
+        references=references, pairs=pairs, seed=seed, shard=shard, processes=processes, **options,
     )  # fmt: skip
     if as_json:
         print_json(result)

@@ -64,7 +64,7 @@ def gather(workspace: Workspace, number: int | str | None, audit: dict[str, Any]
         material = _gather(workspace, chosen, audit)
         if _state(workspace, chosen) == before:
             return material
-        workspace = Workspace(workspace.folder, trust=workspace._trust, device=workspace.device)
+        workspace = Workspace(workspace.folder, trust=workspace.trust, device=workspace.device)
     raise InputError(f"{workspace.folder}: it keeps changing while it is read; try again")
 
 

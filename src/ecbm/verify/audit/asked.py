@@ -44,6 +44,8 @@ class Asked:
         Of every lot.
     shard
         (i, n): do the i-th of n shares of the work.
+    processes
+        How many processes of this machine share the work out among themselves.
     """
 
     depth: str = "quick"
@@ -57,6 +59,7 @@ class Asked:
     pairs: int | None = None
     seed: int = 0
     shard: tuple[int, int] | None = None
+    processes: int | None = None
 
     def __post_init__(self) -> None:
         if self.depth not in DEPTHS:
@@ -76,12 +79,14 @@ class Asked:
             raise InputError("samples are named or drawn: give ids or a forget set, not both")
         if self.ids is not None and (self.depth == "release" or not self.ids):
             raise InputError("name at least one sample, for depth erasure; a release draws its own")
-        for name, least in (("samples", 4), ("references", 4), ("pairs", FEWEST_PAIRS)):
+        for name, least in (("samples", 4), ("references", 4), ("pairs", FEWEST_PAIRS), ("processes", 1)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < least):
                 raise InputError(f"{name} must be a whole number from {least} on, got {value!r}")
         if self.references is not None and self.references % 2:
             raise InputError(f"references come in pairs: give an even number, got {self.references}")
+        if self.shard is not None and (self.processes or 1) > 1:
+            raise InputError("a shard is the work of one process; give a shard or a number of processes, not both")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise InputError(f"seed must be a whole number from 0 on, got {self.seed!r}")
         known = {field.name for field in dataclasses.fields(Options)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from ecbm.errors import InputError
 from ecbm.progress import progress
 
-__all__ = ["Arrays", "Memory", "Shard", "Store", "collect", "parse_shard"]
+__all__ = ["Arrays", "Crew", "Memory", "Shard", "Store", "collect", "parse_shard"]
 
 Arrays = Mapping[str, NDArray[np.float64]]
 Shard = tuple[int, int]
@@ -27,6 +28,23 @@ class Store(Protocol):
 
     def put(self, name: str, arrays: Arrays) -> None:
         """Keep a part."""
+        ...
+
+
+class Crew(Protocol):
+    """Several processes that compute the parts of one audit into one store.
+
+    Attributes
+    ----------
+    shard
+        The share that this process begins with; ``None`` while it is alone. When it is done with it, it goes on
+        with what the others have not computed yet.
+    """
+
+    shard: Shard | None
+
+    def worked(self, seconds: float, left: int) -> None:
+        """Told after every part: how long it took, and how many are left."""
         ...
 
 
@@ -60,9 +78,13 @@ def parse_shard(text: str | None) -> Shard | None:
 
 
 def collect(
-    parts: Sequence[tuple[str, Callable[[], Arrays]]], store: Store, shard: Shard | None, title: str
+    parts: Sequence[tuple[str, Callable[[], Arrays]]],
+    store: Store,
+    shard: Shard | None,
+    title: str,
+    crew: Crew | None = None,
 ) -> tuple[dict[str, Arrays], list[str]]:
-    """Compute the parts that are not kept yet, or this shard's share of them.
+    """Compute the parts that are not kept yet, or this shard's share of them; with a crew all, together.
 
     Each part depends on nothing but the audit's plan, so who computes it does not matter.
 
@@ -71,21 +93,42 @@ def collect(
     tuple
         The parts by name, and the names of those that other shards have not computed yet.
     """
+    work = dict(parts)
     found: dict[str, Arrays] = {}
-    missing: list[str] = []
-    kept = {name: store.get(name) for name, _ in parts}
-    ready = sum(value is not None for value in kept.values())
-    with progress(title, len(parts), ready) as bar:
-        for place, (name, compute) in enumerate(parts):
-            value = kept[name]
-            if value is None and shard is not None and place % shard[1] != shard[0] - 1:
-                value = store.get(name)
-                if value is None:
-                    missing.append(name)
-                    continue
-            if value is None:
-                value = compute()
-                store.put(name, value)
-                bar.advance(1)
-            found[name] = value
-    return found, missing
+
+    def look() -> int:
+        """Take in what is kept by now, whoever computed it."""
+        before = len(found)
+        for name in work:
+            value = None if name in found else store.get(name)
+            if value is not None:
+                found[name] = value
+        return len(found) - before
+
+    look()
+    with progress(title, len(work), len(found)) as bar:
+        while True:
+            order = _order(list(work), shard) if crew is None else _helping_order(list(work), crew.shard)
+            name = next((one for one in order if one not in found), None)
+            if name is None:
+                break
+            started = time.monotonic()
+            found[name] = work[name]()
+            store.put(name, found[name])
+            bar.advance(1 + look())
+            if crew is not None:
+                crew.worked(time.monotonic() - started, len(work) - len(found))
+    return {name: found[name] for name in work if name in found}, [name for name in work if name not in found]
+
+
+def _order(names: list[str], shard: Shard | None) -> Iterator[str]:
+    place, count = shard or (1, 1)
+    yield from names[place - 1 :: count]
+
+
+def _helping_order(names: list[str], shard: Shard | None) -> Iterator[str]:
+    """One's own share; then those of the others, each from its end, where its owner is not yet."""
+    place, count = shard or (1, 1)
+    yield from _order(names, shard)
+    for further in range(1, count):
+        yield from reversed(names[(place - 1 + further) % count :: count])

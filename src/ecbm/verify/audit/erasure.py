@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ecbm.train.model import ConceptBottleneck
-from ecbm.verify.audit.collecting import Arrays, Shard, Store, collect
+from ecbm.verify.audit.collecting import Arrays, Crew, Shard, Store, collect
 from ecbm.verify.audit.designs import halves
 from ecbm.verify.audit.forget_sets import Pool
 from ecbm.verify.audit.intervals import auc_difference, auc_interval, epsilon_bound
@@ -70,6 +70,7 @@ def audit_erasure(
     seed: int,
     store: Store,
     shard: Shard | None = None,
+    crew: Crew | None = None,
     edited_by: str = "",
 ) -> dict[str, Any] | list[str]:
     """Carry an audit out.
@@ -86,6 +87,8 @@ def audit_erasure(
         Where what was computed is kept.
     shard
         This process's share of the work; all of it by default.
+    crew
+        Processes that do all of it together.
     edited_by
         Tells edits apart that share references in one store.
 
@@ -114,7 +117,7 @@ def audit_erasure(
         ("retrain", lambda: measured(targets.retrain())),
     ]
     parts += [(f"reference-{place:04d}", lambda place=place: reference(place)) for place in range(references)]  # type: ignore[misc]
-    found, missing = collect(parts, store, shard, "Reference models")
+    found, missing = collect(parts, store, shard, "Reference models", crew)
     if missing:
         return missing
     read = {"noop": found["noop"], "edit": found[edit], "retrain": found["retrain"]}

@@ -11,7 +11,7 @@ from ecbm.errors import InputError
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.audit.asked import Asked
-from ecbm.verify.audit.collecting import Memory, Store
+from ecbm.verify.audit.collecting import Crew, Memory, Store
 from ecbm.verify.audit.erasure import audit_erasure, rehearsed
 from ecbm.verify.audit.forget_sets import Pool, choose_pool, pool_of_ids
 from ecbm.verify.audit.quick import check_quickly
@@ -51,7 +51,12 @@ def finished(
 
 
 def rehearse(
-    model: ConceptBottleneck, data: Dataset, state: EditorState, asked: Asked, store_for: StoreFor | None = None
+    model: ConceptBottleneck,
+    data: Dataset,
+    state: EditorState,
+    asked: Asked,
+    store_for: StoreFor | None = None,
+    crew: Crew | None = None,
 ) -> dict[str, Any]:
     """Audit a method on the samples of a model's own training data."""
     frozen, method = is_frozen(model.recipe), asked.method or "auto"
@@ -98,6 +103,7 @@ def rehearse(
             seed=asked.seed,
             store=store,
             shard=asked.shard,
+            crew=crew,
         )
     else:
         about["references"] = asked.references_for(frozen=frozen)
@@ -109,6 +115,7 @@ def rehearse(
             seed=asked.seed,
             store=store,
             shard=asked.shard,
+            crew=crew,
             edited_by=by,
         )
     return finished(found, about, asked, frozen=frozen)

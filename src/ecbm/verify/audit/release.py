@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ecbm.errors import InputError
 from ecbm.train.model import ConceptBottleneck
-from ecbm.verify.audit.collecting import Arrays, Shard, Store, collect
+from ecbm.verify.audit.collecting import Arrays, Crew, Shard, Store, collect
 from ecbm.verify.audit.designs import FORGOTTEN, LEFT_OUT, thirds
 from ecbm.verify.audit.divergence import FEWEST_FOR_BINS, binned_divergence, divergence_of
 from ecbm.verify.audit.erasure import MODELS
@@ -50,6 +50,7 @@ def audit_release(
     seed: int,
     store: Store,
     shard: Shard | None = None,
+    crew: Crew | None = None,
 ) -> dict[str, Any] | list[str]:
     """Carry the audit out with so many pairs; parameters and result are as for
     :func:`~ecbm.verify.audit.erasure.audit_erasure`.
@@ -74,7 +75,7 @@ def audit_release(
         (f"pair-{place:04d}", lambda place=place: pair(place))  # type: ignore[misc]
         for place in range(pairs)
     ]
-    found, missing = collect(parts, store, shard, "Pairs of edit and retraining")
+    found, missing = collect(parts, store, shard, "Pairs of edit and retraining", crew)
     if missing:
         return missing
     roles = np.stack([thirds(len(pool.ids), place, seed) for place in range(pairs)])

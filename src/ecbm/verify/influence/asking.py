@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,13 @@ from ecbm.read.dataset import Dataset
 from ecbm.train.extraction import extract_missing
 from ecbm.train.model import ConceptBottleneck
 from ecbm.train.trajectory import kept_epochs
-from ecbm.verify.influence.confirm import actual_change
+from ecbm.verify.influence.confirm import actual_change, measured
 from ecbm.verify.influence.deep import Deep
 from ecbm.verify.influence.flips import Flips, flipped_value, flips_of
 from ecbm.verify.influence.heads import Heads
 from ecbm.verify.influence.importance import class_changes_without
 from ecbm.verify.influence.sensitivity import Sensitivity
+from ecbm.verify.influence.sets import step_without
 from ecbm.verify.influence.sources import changes_of_flips
 from ecbm.verify.influence.targets import Target, target_of
 from ecbm.verify.influence.trajectory import heads_along
@@ -32,10 +33,13 @@ from ecbm.verify.influence.trajectory import heads_along
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["KINDS", "METHODS", "Influence", "influence"]
+__all__ = ["KINDS", "METHODS", "WAYS", "Influence", "Sets", "influence"]
 
 KINDS = ("samples", "labels", "concepts")
 METHODS = ("auto", "heads", "trajectory", "ekfac")
+WAYS = ("auto", "sum", "newton", "exact")
+Sets = Sequence[str] | Mapping[str, Sequence[str]]
+"""Training samples by id, or several sets of them by name."""
 
 
 class Influence:
@@ -132,12 +136,54 @@ class Influence:
             changes = changes + torch.stack([through[list(concept.columns)].sum() for concept in concepts])
         return changes
 
-    def group_change(self, ids: Sequence[str], target: Target) -> float:
-        """Predicted change of the target's loss if some training samples were removed together."""
+    def group_change(self, ids: Sequence[str], target: Target, way: str = "auto") -> float:
+        """Predicted change of the target's loss if some training samples were removed together.
+
+        Parameters
+        ----------
+        ids
+            Training samples.
+        target
+            What is asked about (:meth:`target`).
+        way
+            ``"sum"``: of the samples' own influences, to first order. ``"newton"``: one Newton step of both heads
+            on the samples that remain. ``"exact"``: both heads solved again, with a frozen backbone. ``"auto"``:
+            ``"newton"`` with a frozen backbone, ``"sum"`` otherwise.
+        """
+        return self._set_change(self._set(ids), target, way)
+
+    def _set(self, ids: Sequence[str]) -> list[str]:
+        """Training samples, each once."""
+        train, found = self.editor.state.train, list(ids)
+        if isinstance(ids, str) or not found or not all(isinstance(one, str) for one in found):
+            raise InputError("a set that is removed together is a list of at least one id of a training sample")
+        if len(set(found)) < len(found):
+            raise InputError("a set that is removed together names a sample twice; give every id once")
+        for one in found:
+            train.row(one)
+        if len(found) == len(train):
+            raise InputError("a set that is removed together must leave training samples to learn from")
+        return found
+
+    def _set_change(
+        self, ids: list[str], target: Target, way: str, found: list[Sensitivity] | None = None
+    ) -> float:
+        stepping = self.exact and self.editor.model.recipe.regime != "joint"
+        if way not in WAYS:
+            raise unknown_name("way", way, WAYS, "influence")
+        if (way == "newton" and not stepping) or (way == "exact" and not self.exact):
+            raise InputError(
+                f"way={way!r} solves heads behind a frozen backbone, one after the other; this model has 'sum'"
+            )
+        if way == "exact":
+            return actual_change(self.editor, target, Edit(remove_samples=ids))
+        if way == "newton" or (way == "auto" and stepping):
+            model = self.editor.state.model
+            return measured(step_without(self.heads, ids), target, model) - measured(model, target, model)
         train = self.editor.state.train
         rows = torch.tensor([train.row(one) for one in ids])
-        found = [one.of_group(rows) for one in self.sensitivities(target)]
-        return sum(found) / len(found)
+        sums = [one.of_group(rows) for one in found or self.sensitivities(target)]
+        return sum(sums) / len(sums)
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -153,6 +199,48 @@ class Influence:
         """:func:`influence` with ``kind="concepts"``."""
         return self.table("concepts", of, **options)
 
+    def sets(
+        self,
+        together: Sets,
+        of: str | Sequence[str] = "val",
+        *,
+        loss: str = "all",
+        label: str | None = None,
+        exact: int = 0,
+    ) -> pandas.DataFrame:
+        """:func:`influence` with ``together=``."""
+        import pandas
+
+        named = together if isinstance(together, Mapping) else {"set": together}
+        if not named:
+            raise InputError("influence: together= has no sets; give ids, or ids by name")
+        members = {name: self._set(ids) for name, ids in named.items()}
+        self._check_counts(None, exact)
+        target = self.target(of, loss, label)
+        found = self.sensitivities(target)
+        rows: list[dict[str, Any]] = []
+        with progress("Sets", len(members)) as bar:
+            for name, ids in members.items():
+                row: dict[str, Any] = {"id": None, "concept": None, "set": name, "samples": len(ids)}
+                row["change"] = self._set_change(ids, target, "auto", found)
+                row["sum"] = self._set_change(ids, target, "sum", found)
+                if exact:
+                    here = len(rows) < exact
+                    row["actual"] = self._set_change(ids, target, "exact") if here else float("nan")
+                rows.append(row)
+                bar.advance()
+        return pandas.DataFrame(rows).sort_values("change", kind="stable", ignore_index=True)
+
+    def _check_counts(self, top: int | None, exact: int) -> None:
+        for name, number in (("top", top), ("exact", exact)):
+            if number is not None and number < (name == "top"):
+                raise InputError(f"influence: {name} must be at least {int(name == 'top')}, got {number}")
+        if exact and not self.exact:
+            raise InputError(
+                "exact= solves both heads again, which is retraining with a frozen backbone only; preview the edit "
+                "with method 'retrain' instead"
+            )
+
     def table(
         self,
         kind: str,
@@ -166,14 +254,7 @@ class Influence:
         """:func:`influence`."""
         if kind not in KINDS:
             raise unknown_name("kind", kind, KINDS, "influence")
-        for name, number in (("top", top), ("exact", exact)):
-            if number is not None and number < (name == "top"):
-                raise InputError(f"influence: {name} must be at least {int(name == 'top')}, got {number}")
-        if exact and not self.exact:
-            raise InputError(
-                "exact= solves both heads again, which is retraining with a frozen backbone only; preview the edit "
-                "with method 'retrain' instead"
-            )
+        self._check_counts(top, exact)
         target = self.target(of, loss, label)
         if kind == "samples":
             frame = self._sample_table(self.sample_changes(target), top)
@@ -290,6 +371,7 @@ def influence(
     trajectory: str | Path | None = None,
     top: int | None = None,
     exact: int = 0,
+    together: Sets | None = None,
 ) -> pandas.DataFrame:
     """Which training samples, concept labels or concepts help and harm a prediction or a metric.
 
@@ -321,6 +403,10 @@ def influence(
     exact
         With a frozen backbone: carry the first so many changes out, each on its own, and add what really happens
         as a column ``actual``.
+    together
+        Training samples that are removed as one set, or several sets by name: one row a set, with ``set``,
+        ``samples`` (how many), ``change`` (with a frozen backbone by one Newton step on the samples that remain)
+        and ``sum`` (of the samples' own influences).
 
     Returns
     -------
@@ -344,4 +430,8 @@ def influence(
     elif data is not None:
         raise InputError("influence: an editor has its data; leave data out")
     asked = model if isinstance(model, Influence) else Influence(model, method=method, trajectory=trajectory)
+    if together is not None:
+        if kind != "samples":
+            raise InputError(f"influence: together= is for kind='samples', got kind={kind!r}")
+        return asked.sets(together, of, loss=loss, label=label, exact=exact)
     return asked.table(kind, of, loss=loss, label=label, top=top, exact=exact)

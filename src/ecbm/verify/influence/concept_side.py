@@ -30,10 +30,17 @@ class ConceptSide:
         (k, d) parameters, bias last.
     l2
         α.
+
+    Parameters
+    ----------
+    state
+        The model on its data.
+    like
+        The same on nearly the same samples: what preconditions it, preconditions this.
     """
 
-    def __init__(self, state: EditorState) -> None:
-        self._state = state
+    def __init__(self, state: EditorState, like: ConceptSide | None = None) -> None:
+        self._state, self._like = state, like
         self.head, self.l2 = rows_of(state.model.concept_head), state.concept_l2
         self.layout = None if state.model.layout.plain else state.model.layout
 
@@ -59,6 +66,8 @@ class ConceptSide:
 
     @cached_property
     def _diagonal(self) -> Tensor:
+        if self._like is not None:
+            return self._like._diagonal
         return self._state.basis.diagonal(self._single.T, self.l2)
 
     @cached_property

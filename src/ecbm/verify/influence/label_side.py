@@ -32,11 +32,18 @@ class LabelSide:
         (classes, k + 1).
     residual
         (n, classes) ∂ℓ_i/∂l_i.
+
+    Parameters
+    ----------
+    state
+        The model on its data.
+    head
+        Another head than the model's.
     """
 
-    def __init__(self, state: EditorState) -> None:
+    def __init__(self, state: EditorState, head: Tensor | None = None) -> None:
         self._state, recipe = state, state.model.recipe
-        self.head = rows_of(state.model.label_head)
+        self.head = rows_of(state.model.label_head) if head is None else head
         self.l2, self.l1 = recipe.label_regularisation, recipe.label_l1 or 0.0
         self.labels = label_targets(state.train, state.model.target_scaling)
 
