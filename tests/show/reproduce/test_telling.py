@@ -158,7 +158,8 @@ def test_a_method_that_harms_a_spoilt_model_is_said_to():
     assert harmful.leading({"samples": found}, rows) == [
         "Retraining without it gains something beyond chance for 1 of 1 kinds of noise: samples (class accuracy "
         "+0.2000 ± 0.0248).",
-        "Of that gain auto has 90 % for samples, the best other edit −50 % for samples (ekfac as written).",
+        "Of that gain auto has 90 % for samples; the largest share of another edit is −50 % for samples (ekfac as "
+        "written).",
     ]
 
 

@@ -91,6 +91,7 @@ def points(axis: Any, rows: Sequence[Mapping[str, Any]], key: str, spread: str, 
             axis.annotate(shown, (edge, place), xytext=(6, -3), textcoords="offset points", fontsize=7)
     axis.set_yticks(range(len(rows)), [row["method"] if named else "" for row in rows], fontsize=7)
     axis.set_ylim(-0.6, len(rows) - 0.4)
+    axis.locator_params(axis="x", nbins=3)
     axis.grid(axis="x", color="#dddddd", linewidth=0.6)
 
 

@@ -55,7 +55,8 @@ class _Results(Page):
             items = "".join(f"<li>{_text(sentence)}</li>" for sentence in detail.sentences)
             parts.append(f"<div><h3>{_text(detail.heading)}</h3><ul>{items}</ul></div>")
         if parts:
-            self.block(f'<div class="parts">{"".join(parts)}</div>')
+            three = " three" if len(parts) % 3 == 0 else ""
+            self.block(f'<div class="parts{three}">{"".join(parts)}</div>')
 
     def numbers(self, table: Table) -> None:
         """A table."""

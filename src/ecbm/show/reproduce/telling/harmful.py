@@ -101,7 +101,7 @@ def leading(levels: dict[str, Level], rows: list[dict[str, Any]]) -> list[str]:
     if shares:
         said.append(
             f"Of that gain auto has {joined(shares)}"
-            + (f", the best other edit {joined(others)}." if others else ".")
+            + (f"; the largest share of another edit is {joined(others)}." if others else ".")
         )
     return said
 
