@@ -30,7 +30,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 # The site of guides, method, API and results, into site/. Warnings are errors (not with --quiet), links are checked.
 docs: .venv/docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file website/mkdocs.yml
-	@echo "the site is in site/index.html"
+	@echo "the site is in site/index.html; with search: python -m http.server --directory site"
 
 demo: .venv/base
 	@$(BIN)/ecbm demo

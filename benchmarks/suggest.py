@@ -40,7 +40,8 @@ import ecbm
 from ecbm.progress import progress, silence
 from ecbm.read.dataset import concept_groups
 from ecbm.verify.suggest.answers import learn
-from ecbm.verify.suggest.checks import spot_checks, without_the_class
+from ecbm.verify.suggest.asking import next_questions
+from ecbm.verify.suggest.checks import without_the_class
 from ecbm.verify.suggest.evidence import Records, second_level
 from ecbm.verify.suggest.finding import Findings, find_wrong
 from suggest_data import DEVELOPMENT, REPORTED, Case, available, case
@@ -143,36 +144,18 @@ def looks_until(scores: NDArray[np.float64], errors: NDArray[np.bool_]) -> int:
     return int(np.searchsorted(found, math.ceil(FOUND * errors.sum()))) + 1
 
 
-def questions(
-    records: Records, found: Findings, opinion: Tensor, mine: Tensor, count: int
-) -> tuple[list[int], int]:
-    """What to ask next: the likeliest errors; once hardly any are expected, labels of cells nobody looked at."""
-    chances, answered = learn(records, found.wrong), ~records.truth.isnan()
-    open_labels = mine[:, None] & ~answered
-    scores = torch.where(open_labels, chances, -1.0).flatten()
-    order = scores.argsort(descending=True, stable=True)[:count]
-    left = float(scores.clamp_min(0.0).sum())
-    errors = int(((records.truth != records.labels) & answered).sum())
-    if left > max(0.1 * (errors + left), scores.numel() / 2000):
-        return order.tolist(), 0
-    likely = order[scores[order] >= 0.5].tolist()
-    checks = spot_checks(records, opinion, chances, answered, open_labels, 10)
-    asked = [c.row * records.labels.shape[1] + c.concept for c in checks]
-    return (likely + [i for i in asked if i not in likely], len(asked)) if asked else (order.tolist(), 0)
-
-
 def loop(spoilt: Case, records: Records, found: Findings, most: int) -> dict[str, int]:
     """Ask, learn, ask again; until enough errors are found or ``most`` looks were taken."""
     errors = torch.from_numpy(spoilt.labels != spoilt.truth)
     mine, truth = torch.from_numpy(~spoilt.held), torch.from_numpy(spoilt.truth)
-    total = int(errors[mine].sum())
-    needed, got, looks, checks, rounds = math.ceil(FOUND * total), 0, 0, 0, 0
+    allowed = mine[:, None].expand_as(errors)
+    needed, got, looks, checks, rounds = math.ceil(FOUND * int(errors[mine].sum())), 0, 0, 0, 0
     opinion = without_the_class(records, found.evidence, records.best)
     while got < needed and looks < most:
-        asked, spot = questions(records, found, opinion, mine, max(20, total // 5, looks // 4))
+        chances = learn(records, found.wrong, allowed)
+        asked, spot = next_questions(records, found.wrong, chances, opinion, allowed)
         answers = records.truth.clone()
-        for index in asked:
-            row, concept = divmod(index, errors.shape[1])
+        for row, concept in asked:
             answers[row, concept] = truth[row, concept]
             looks, got = looks + 1, got + int(errors[row, concept])
             if got == needed:

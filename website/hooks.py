@@ -7,12 +7,16 @@ never lost. The check fails the build where a page would fetch something from an
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "website"), str(ROOT / "src")]
+import results  # noqa: E402
+
 TOP = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -33,19 +37,22 @@ _LOADED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\"'> ]+"
     r"|<link\b(?=[^>]*\brel=[\"']?(?:stylesheet|preload|preconnect|icon))[^>]*\bhref=[\"']?(?:https?:)?//[^\"'> ]+"
 )
+_STYLED = re.compile(r"(?:url\(|@import )\s*[\"']?(?:https?:)?//[^\"') ]+")
 
 
 def on_config(config):
     """The order of the pages."""
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"contributing", "changes"}
-    nav = [{"ecbm": "index.md"}]
+    nav = [{"Start": "index.md"}]
     placed = {page for section in ORDER.values() for page in section}
     for title, wanted in ORDER.items():
         rest = sorted(pages - placed) if title == "Guides" else []
         nav.append({title: [f"{page}.md" for page in [*wanted, *rest] if page in pages]})
-    runs = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs" / "results").rglob("*.md"))
-    if runs:
-        nav[3]["Results"].append({"Full runs": runs})
+    full = [
+        {results.NAMES.get(name, name): [f"results/{name}/{one['experiment']}.md" for one in found]}
+        for name, found in results.runs().items()
+    ]
+    nav[3]["Results"].append({"Full runs": ["results/README.md", *full]})
     nav.insert(2, {"API": "api.md"})
     config["nav"] = nav
     return config
@@ -61,9 +68,6 @@ def on_files(files, config):
 
 def _api() -> str:
     """Every public name, from its docstring, in the order of the life of the data."""
-    import sys
-
-    sys.path.insert(0, str(ROOT / "src"))
     import ecbm
 
     rooms = ("errors", "read", "train", "edit", "verify", "keep", "show")
@@ -92,7 +96,8 @@ def _renamed(markdown: str, before: str, after: str = "") -> str:
 
 def on_post_build(config):
     """Nothing on the site is fetched from elsewhere."""
-    for path in Path(config["site_dir"]).rglob("*.html"):
-        found = _LOADED.search(path.read_text("utf-8"))
-        if found:
-            raise PluginError(f"{path}: fetches from another host: {found[0][:160]}")
+    for pattern, ending in ((_LOADED, "html"), (_STYLED, "css")):
+        for path in Path(config["site_dir"]).rglob(f"*.{ending}"):
+            found = pattern.search(path.read_text("utf-8"))
+            if found:
+                raise PluginError(f"{path}: fetches from another host: {found[0][:160]}")

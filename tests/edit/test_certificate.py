@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 import ecbm
 from ecbm.edit import carry
 from ecbm.edit.alignment import align
-from ecbm.edit.certificate import Certificate, certify, spectral_bound
+from ecbm.edit.certificate import Certificate, Evidence, certify, spectral_bound
 from ecbm.edit.report import _design_norm
 from ecbm.train import stages
-from ecbm.train.heads.objectives import label_residual, with_ones
+from ecbm.train.heads.objectives import label_residual, rows_of, with_ones
 from ecbm.train.model import ConceptBottleneck
+from ecbm.train.terms import ConceptTerms
 from kit import concept_objective, label_objective, newton_logistic, newton_multinomial, tabular
 
 DATA = tabular(40, 3, concepts=("round", "red", "big"), missing=0.1)
@@ -75,9 +76,11 @@ def certificate_of(model: ConceptBottleneck) -> Certificate:
     norm = float(of_label.norm())
     size = spectral_bound(design)
     residual = label_residual(read @ label.T, labels)
-    return certify(
-        model, design.norm(dim=1), gradient, read, residual, norm, validation, "both heads", design_norm=size
+    terms = ConceptTerms(torch.where(weights == 0, 0.0, targets), weights)
+    evidence = Evidence(
+        design.norm(dim=1), design @ rows.T, terms, gradient, read, residual, norm, validation, size
     )
+    return certify(model, evidence, "both heads")
 
 
 @settings(max_examples=40, deadline=None)
@@ -176,7 +179,8 @@ def test_the_norm_of_the_edited_features_is_an_upper_bound(wide: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", ["gradient", "sizes", "bottleneck", "label residual", "label gradient", "validation", "head"]
+    "broken",
+    ["gradient", "sizes", "logits", "bottleneck", "label residual", "label gradient", "validation", "head"],
 )
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_number_that_is_not_finite_proves_nothing(broken: str, value: float) -> None:
@@ -185,6 +189,7 @@ def test_a_number_that_is_not_finite_proves_nothing(broken: str, value: float) -
     parts = {
         "gradient": torch.zeros(3, design.shape[1]).double(),
         "sizes": design.norm(dim=1),
+        "logits": design @ rows_of(model.concept_head).T,
         "bottleneck": read,
         "label residual": torch.zeros(len(read), 3).double(),
         "label gradient": torch.zeros(1).double(),
@@ -193,16 +198,18 @@ def test_a_number_that_is_not_finite_proves_nothing(broken: str, value: float) -
     }
     parts[broken].view(-1)[0] = value
     residual, norm = parts["label residual"], float(parts["label gradient"])
-    bound = certify(
-        model,
+    targets, weights = terms_of(model, DATA)
+    evidence = Evidence(
         parts["sizes"],
+        parts["logits"],
+        ConceptTerms(torch.where(weights == 0, 0.0, targets), weights),
         parts["gradient"],
         parts["bottleneck"],
         residual,
         norm,
         parts["validation"],
-        "both heads",
     )
+    bound = certify(model, evidence, "both heads")
     assert bound.class_predictions_that_could_differ == len(VALIDATION)
     assert bound.concept_predictions_that_could_differ == 3 * len(VALIDATION)
     assert bound.concept_distance == bound.label_distance == math.inf

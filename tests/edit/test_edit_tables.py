@@ -25,6 +25,18 @@ def test_a_table_of_corrections_is_an_edit_file(tmp_path, kind):
     assert read_edit(path) == EDIT
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "xlsx"])
+def test_yes_and_no_are_values_of_a_correction(tmp_path, kind):
+    path = tmp_path / f"edit.{kind}"
+    frame = FRAME.assign(value=["Yes", None, "no"])
+    if kind == "xlsx":
+        pytest.importorskip("openpyxl")
+        frame.to_excel(path, index=False)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",")
+    assert read_edit(path) == ecbm.Edit([("a", "crest", 1), ("b", "crest", None), ("c", "tail", 0)])
+
+
 def test_concepts_and_classes_may_stand_in_one_table(tmp_path):
     both = ecbm.Edit(correct_concepts=EDIT.correct_concepts, correct_labels=[("a", "wren"), ("d", "NA")])
     assert ecbm.Edit.from_frame(both.to_frame()) == both
@@ -38,7 +50,7 @@ def test_concepts_and_classes_may_stand_in_one_table(tmp_path):
     ("text", "words"),
     [
         ("id,concept,value\na,crest,2\n", "edit.csv, line 2, column 'value': 2 is not in [0, 1]"),
-        ("id,concept,value\na,crest,yes\n", "edit.csv, line 2, column 'value': 'yes' is not a number"),
+        ("id,concept,value\na,crest,maybe\n", "edit.csv, line 2, column 'value': 'maybe' is neither yes nor no"),
         (
             "id,concept,value\na,crest,1\na,crest,0\n",
             "edit.csv: correct_concepts: concept 'crest' of sample 'a' is corr",

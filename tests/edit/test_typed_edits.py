@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -191,7 +192,7 @@ def test_one_column_of_a_categorical_concept_is_enough_where_it_is_one() -> None
         (ecbm.Edit([(A, "severity", 7)]), "grades are 0 to 3"),
         (ecbm.Edit([(A, "size", "large")]), "'large' is not a number"),
         (ecbm.Edit([(A, "striped", 2)]), r"2 is not in \[0, 1\]"),
-        (ecbm.Edit([(A, "striped", "yes")]), "'yes' is not a number"),
+        (ecbm.Edit([(A, "striped", "maybe")]), "'maybe' is not a number"),
         (ecbm.Edit([(A, "colour::blue", 0.4)]), "give its value"),
         (ecbm.Edit([(A, "severity::>=3", 1), (A, "severity::>=1", 0)]), "give its value"),
         (ecbm.Edit(remove_concepts=["colour::red"]), "remove 'colour' as a whole"),
@@ -266,6 +267,27 @@ def test_a_table_of_corrections_may_hold_values_of_every_type(tmp_path: Path) ->
     (tmp_path / "bad.csv").write_text(f"id,concept,value\n{A},size,large\n")
     with pytest.raises(ecbm.InputError, match="line 2, column 'value': 'large' is not a number"):
         read_edit(tmp_path / "bad.csv", DATA)
+
+
+def test_a_table_of_corrections_may_have_decimal_commas_and_words(tmp_path: Path) -> None:
+    numbers = next(concept.name for concept in DATA.layout.concepts if concept.type == "continuous")
+    text = f"id;concept;value\n{A};striped;ja\n{B};striped;nein\n{A};{numbers};9,25\n"
+    (tmp_path / "edit.csv").write_text("\ufeff" + text.replace("\n", "\r\n"))
+    wanted = ecbm.Edit([(A, "striped", 1), (B, "striped", 0), (A, numbers, 9.25)])
+    assert read_edit(tmp_path / "edit.csv", DATA).apply_to(DATA) == wanted.apply_to(DATA)
+
+
+def test_yes_and_no_are_values_wherever_one_is_given(tmp_path: Path) -> None:
+    wanted = ecbm.Edit([(A, "striped", 0)], add_concepts={"limp": {A: 1, B: 0}}).apply_to(DATA)
+    words = ecbm.Edit([(A, "striped", "no")], add_concepts={"limp": {A: "yes", B: "no"}})
+    assert words.apply_to(DATA) == wanted
+    (tmp_path / "limp.csv").write_text(f"id,limp\n{A},present\n{B},absent\n")
+    content = {"correct_concepts": [{"id": A, "concept": "striped", "value": "no"}], "add_concepts": "limp.csv"}
+    (tmp_path / "edit.json").write_text(json.dumps(content))
+    assert read_edit(tmp_path / "edit.json", DATA).apply_to(DATA) == wanted
+    (tmp_path / "limp.csv").write_text(f"id,limp\n{A},left\n{B},absent\n")
+    with pytest.raises(ecbm.InputError, match=r"line 2, column 'limp': 'left' is neither yes nor no"):
+        read_edit(tmp_path / "edit.json", DATA)
 
 
 def test_changes_count_labels_and_not_columns() -> None:

@@ -54,9 +54,9 @@ def test_what_is_damaged_is_computed_again_with_the_same_result(workspace, harm)
             path.unlink()
     for path in cache.glob("facts-*.json"):
         if harm == "another list":
-            path.write_text('{"format": 1, "root": 1, "groups": ["heads"]}')
+            path.write_text(f'{{"format": {facts._FORMAT}, "root": 1, "groups": ["heads"]}}')
         elif harm == "another format":
-            path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
+            path.write_text(path.read_text().replace(f'"format": {facts._FORMAT}', '"format": 99'))
         elif harm == "no list":
             path.write_text("not JSON")
     version, report = Workspace(workspace.folder).edit(EDITS["concept labels"](), "exact")

@@ -156,6 +156,41 @@ def test_new_rows_are_predicted_from_a_table(run, machine, tmp_path):
     assert (status, "line 2, column 'Geschlecht': 'd' is no value of this feature" in err) == (2, True)
 
 
+def test_new_rows_keep_the_names_and_habits_of_the_clinic(run, machine, tmp_path):
+    clinic, ward, new = CASES[0], tmp_path / "ward", tmp_path / "new.csv"
+    machine("init", ward, "--data", TABLES / clinic.file, *clinic.options)
+    machine("train", ward)
+    new.write_text("Patientennr;CRP (mg/l);Alter;Geschlecht\n0815;12,5;61;w\n0816;k.A.;40;m\n")
+    status, _, err = run("predict", ward, new)
+    assert (status, "--missing k.A." in err) == (2, True)
+    found = machine("predict", ward, new, "--id-column", "Patientennr", "--missing", "k.A.")["predictions"]
+    assert [one["id"] for one in found] == ["0815", "0816"]
+    status, _, err = run("predict", ward, new, "--id-column", "Nummer", "--missing", "k.A.")
+    assert (status, "no column 'Nummer'" in err) == (2, True)
+
+
+def test_a_column_whose_name_has_a_comma_can_be_named(run, machine, tmp_path):
+    rows = [f"s{i},{'ab'[i % 2]},{i % 2},{i},{i % 7},free {i}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(['id,label,crest,age,"CRP, mg/l","note, free"', *rows]) + "\n")
+    table = ("describe", tmp_path / "t.csv", "--features", "age")
+    status, _, err = run(*table, "--features", "CRP, mg/l")
+    assert (status, """stands in quotation marks: --features '"CRP, mg/l"'""" in err) == (2, True)
+    features = (*table, "--features", '"CRP, mg/l"')
+    status, _, err = run(*features)
+    assert (status, """--ignore '"note, free"'""" in err) == (2, True)
+    status, _, err = run(*features, "--ignore", "note, free")
+    assert (status, """stands in quotation marks: --ignore '"note, free"'""" in err) == (2, True)
+    found = machine(*features, "--ignore", '"note, free"')
+    assert [c["name"] for c in found["columns"] if c["role"] == "feature"] == ["age", "CRP, mg/l"]
+
+
+def test_features_are_a_file_or_columns(run, files):
+    status, _, err = run(
+        "describe", files / "samples.csv", "--features", files / "features.npy", "--features", "round"
+    )
+    assert (status, "is a file; give it alone" in err) == (2, True)
+
+
 def test_options_of_reading_are_refused_where_they_cannot_be(run, tmp_path):
     lab = (TABLES / "lab.csv", "--features", "lab_*", "--label-column", "diagnosis", "--id-column", "sample_id")
     for options, words in (

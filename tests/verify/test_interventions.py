@@ -66,6 +66,11 @@ def test_on_logits_a_value_is_a_percentile_of_training_logits_not_0_or_1():
     assert model.low[0] < 0 < model.high[0]
 
 
+def test_yes_and_no_are_values_of_a_concept(model, x):
+    assert torch.equal(model.intervene(x, {"round": "Yes"}), model.intervene(x, {"round": 1.0}))
+    assert torch.equal(model.intervene(x, {"color::red": "absent"}), model.intervene(x, {"color::red": 0.0}))
+
+
 @pytest.mark.parametrize(
     ("concepts", "error", "message"),
     [
@@ -73,7 +78,7 @@ def test_on_logits_a_value_is_a_percentile_of_training_logits_not_0_or_1():
         ({"colour": "red"}, UnknownNameError, "unknown concept group 'colour'; did you mean 'color'"),
         ({"color": "read"}, UnknownNameError, "unknown value of group 'color' 'read'; did you mean 'red'"),
         ({"color": 1.0}, InputError, "'color' is a group: set it to one of its values"),
-        ({"round": "yes"}, InputError, "'round': it has no named values; give a number"),
+        ({"round": "maybe"}, InputError, "'round': it has no named values; give yes, no or a number"),
         ({"round": 1.5}, InputError, r"'round': values must lie in \[0, 1\]"),
         ({"round": -0.1}, InputError, r"values must lie in \[0, 1\]"),
         ({"round": math.nan}, InputError, r"values must lie in \[0, 1\]"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ecbm.edit.edit import Edit
-from ecbm.edit.tables import corrections_from, is_table
+from ecbm.edit.tables import corrections_from, is_table, yes_or_no_values
 from ecbm.errors import InputError, unknown_name
 from ecbm.files import write_json
 from ecbm.read.columns import Table
@@ -17,6 +17,7 @@ from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import TensorInputs
 from ecbm.read.reading import Asked, read_and_tell
 from ecbm.read.table_files import read_table
+from ecbm.read.truth import truth_value
 from ecbm.read.write import write_dataset
 
 __all__ = ["edit_content", "edit_from", "read_edit", "write_edit"]
@@ -210,7 +211,8 @@ def _given_value(item: Mapping[str, Any], place: str, data: Dataset | None) -> f
     """The value of a correction; with data, one that its concept's type allows."""
     concept = None if data is None else data.layout.by_name.get(item["concept"])
     if concept is None or concept.type == "binary":
-        return _as_number(item["value"], f"{place}: 'value'")
+        truth = truth_value(item["value"]) if isinstance(item["value"], str) else None
+        return _as_number(item["value"], f"{place}: 'value'") if truth is None else truth
     return _typed_value(item["value"], f"{place}: 'value'")
 
 
@@ -233,7 +235,7 @@ def _as_number(value: Any, place: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{place}: expected a number from 0 to 1 or null, got {_kind(value)}")
+        raise InputError(f"{place}: expected a number from 0 to 1, yes, no or null, got {_kind(value)}")
     if not 0 <= value <= 1:
         shown = str(value) if len(str(value)) < 30 else "a number"
         raise InputError(f"{place}: {shown} is not in [0, 1]; use null for missing")
@@ -288,8 +290,10 @@ def _column_values(table: Table, name: str, kind: str | None, ids: Sequence[str]
     if kind == "categorical":
         words = table.optional_text(name)
         return {sample: word for sample, word in zip(ids, words, strict=True) if word is not None}
-    unbounded = [] if kind in (None, "binary") else [name]
-    numbers = table.fractions([name], unbounded)[:, 0].tolist()
+    if kind in (None, "binary"):
+        numbers = yes_or_no_values(table, name)
+    else:
+        numbers = table.numbers(name, f"{name!r} is {kind}").tolist()
     return {sample: number for sample, number in zip(ids, numbers, strict=True) if not math.isnan(number)}
 
 

@@ -26,7 +26,7 @@ from ecbm.edit.warm import (
 from ecbm.read.inputs import TensorInputs
 from ecbm.train.backbones import Standardise
 from ecbm.train.heads.activations import tie
-from ecbm.train.heads.objectives import concept_curvature, concept_losses, concept_residual
+from ecbm.train.heads.objectives import add_up, concept_curvature, concept_losses, concept_residual
 from ecbm.train.heads.precondition import FeatureBasis
 from ecbm.train.terms import ConceptTerms
 
@@ -76,7 +76,7 @@ class FrozenHeads:
     ) -> FrozenHeads:
         """Everything computed from the features."""
         logits = parameters @ design.T
-        sums = _residual(logits, terms) @ design
+        sums = add_up(_residual(logits, terms), design)
         curvature = concept_curvature(logits.T, terms.weights, terms.layout).div_(len(design)).float()
         diagonal = basis.diagonal(curvature, l2)
         inverses = basis.leading_inverses(curvature, l2)
@@ -134,7 +134,7 @@ class FrozenHeads:
         diagonal[touched] = torch.nan
         logits[touched] = parameters[touched] @ self.design.T
         changed = _of(terms, touched)
-        sums[touched] = _residual(logits[touched], changed) @ self.design
+        sums[touched] = add_up(_residual(logits[touched], changed), self.design)
         values = self.values[origin]
         values[touched] = _values(logits[touched], changed, parameters[touched], self.l2)
         return dataclasses.replace(

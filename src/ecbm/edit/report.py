@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.carry import carry
-from ecbm.edit.certificate import certify, spectral_bound
+from ecbm.edit.certificate import Evidence, certify, spectral_bound
 from ecbm.edit.heads import label_design
 from ecbm.edit.methods.base import Outcome
 from ecbm.edit.state import EditorState, Facts
@@ -204,18 +204,18 @@ def _certificate(edited: Measured, state: EditorState, facts: Facts) -> dict[str
         covers = "the label head, given the concept head (the joint objective couples them)"
     if not model.recipe.is_linear:
         covers += ", given the backbone's features"
-    bound = certify(
-        model,
+    evidence = Evidence(
         facts.heads.sizes if facts.heads is not None else design.norm(dim=1),
+        edited.logits,
+        alignment.terms_after,
         gradient,
         edited.bottleneck,
         edited.label_residual,
         float(edited.label_gradient.norm()),
         validation,
-        covers,
-        concept_head_fixed=joint,
-        design_norm=_design_norm(alignment, state, model, design),
+        _design_norm(alignment, state, model, design),
     )
+    bound = certify(model, evidence, covers, concept_head_fixed=joint)
     scaling = model.target_scaling
     said = bound if scaling is None else bound.of_number(float(scaling[1]))
     out: dict[str, Any] = {"certificate": said.to_dict()}

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.concept_types import TYPES, Concept, concept_groups, layout_of
+from ecbm.read.truth import truth_value
 
 if TYPE_CHECKING:
     from ecbm.edit.edit import Edit
@@ -29,16 +30,18 @@ _SUM_TOLERANCE = 2e-3
 def given_value(given: Any, where: str, name: str = "") -> float | str:
     """A concept value as it may be given: a number, a name, or NaN for missing (also written ``None``).
 
-    A column that is named as one of a group (``colour::blue``) takes numbers in 0..1; what another concept
-    takes only its type can tell.
+    A column that is named as one of a group (``colour::blue``) takes numbers in 0..1, or yes and no; what another
+    concept takes only its type can tell.
     """
     strict = tuple(concept_groups([name])) != (name,)
     if given is None:
         return math.nan
     if isinstance(given, np.generic) or (isinstance(given, Tensor) and given.ndim == 0):
         given = given.item()
-    if isinstance(given, str) and not strict:
-        return given
+    if isinstance(given, str):
+        truth = truth_value(given) if strict else None
+        if truth is not None or not strict:
+            return given if truth is None else truth
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise InputError(f"{where}: {given!r} is not a number in [0, 1]; use None for missing")
     number = float(given)
@@ -52,7 +55,7 @@ def new_columns(
 ) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
     """New concepts ``{name: {id: value}}`` as columns, and the types of those that are not binary.
 
-    Words can only be values of a categorical concept; a number outside 0..1 needs a type that allows it.
+    Words other than yes and no make it categorical; a number outside 0..1 needs a type that allows it.
     """
     expected = "add_concepts: expected {name: {id: value}}"
     if not isinstance(given, Mapping):
@@ -67,7 +70,9 @@ def new_columns(
             raise InputError("add_concepts: a concept needs a name, got ''")
         where = f"add_concepts: {name!r} of sample"
         read = {str(i): given_value(v, f"{where} {str(i)!r}", name) for i, v in values.items()}
-        kind = types.get(name) or ("categorical" if any(isinstance(v, str) for v in read.values()) else "binary")
+        words = [value for value in read.values() if isinstance(value, str)]
+        yes_or_no = all(truth_value(word) is not None for word in words)
+        kind = types.get(name) or ("binary" if yes_or_no else "categorical")
         concept = _new_concept(name, kind, read)
         if kind != "binary":
             kinds[name] = kind

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 from ecbm.errors import InputError
 from ecbm.read.columns import Table
 from ecbm.read.data_frames import is_frame, table_of_frame
+from ecbm.read.numbers import NOT_A_NUMBER
 from ecbm.read.table_files import read_table
+from ecbm.read.truth import truth_value
 
 if TYPE_CHECKING:
     import pandas
 
     from ecbm.read.dataset import Dataset
 
-__all__ = ["corrections_from", "corrections_of", "is_table"]
+__all__ = ["corrections_from", "corrections_of", "is_table", "yes_or_no_values"]
 
 Corrections = tuple[list[tuple[str, str, float | str | None]], list[tuple[str, str]]]
 _TEXT = ("id", "concept", "label")
@@ -26,7 +28,7 @@ _COLUMNS = (*_TEXT, "value")
 
 def is_table(path: Path) -> bool:
     """Whether a file is a table by its name."""
-    return path.suffix.lower() in (".csv", ".parquet", ".pq")
+    return path.suffix.lower() in (".csv", ".tsv", ".xlsx", ".parquet", ".pq")
 
 
 def corrections_from(source: Path | pandas.DataFrame, data: Dataset | None = None) -> Corrections:
@@ -66,7 +68,7 @@ def _rows(table: Table, data: Dataset | None, numbers: bool) -> Corrections:
         labels = _number_labels(table) if numbers else table.optional_text("label")
     values: list[float | str] = [math.nan] * len(ids)
     if "value" in table.names:
-        values = table.fractions(["value"])[:, 0].tolist() if data is None else _typed_values(table, concepts, data)
+        values = [*yes_or_no_values(table, "value")] if data is None else _typed_values(table, concepts, data)
     corrected: list[tuple[str, str, float | str | None]] = []
     relabelled: list[tuple[str, str]] = []
     for row, (sample, concept, value, label) in enumerate(zip(ids, concepts, values, labels, strict=True)):
@@ -89,23 +91,56 @@ def _number_labels(table: Table) -> list[str | None]:
     return [None if math.isnan(number) else str(number) for number in found]
 
 
+def yes_or_no_values(table: Table, column: str) -> list[float]:
+    """Values of yes/no concepts: numbers in 0..1, yes and no in their usual forms; NaN where a cell is empty."""
+    if not table.is_text(column):
+        return [float(value) for value in table.fractions([column])[:, 0].tolist()]
+    return [_yes_or_no(table, row, column, *cell) for row, cell in enumerate(_read_cells(table, column))]
+
+
 def _typed_values(table: Table, concepts: Sequence[str | None], data: Dataset) -> list[float | str]:
     """Values as their concepts' types read them; what a type does not allow is refused with its row."""
     if not table.is_text("value"):
         return [float(value) for value in table.numbers("value").tolist()]
     found: list[float | str] = []
-    for row, (cell, name) in enumerate(zip(table.optional_text("value"), concepts, strict=True)):
+    for row, ((text, number), name) in enumerate(zip(_read_cells(table, "value"), concepts, strict=True)):
         concept = data.layout.by_name.get(name or "")
-        if cell is None:
-            found.append(math.nan)
-        elif concept is not None and concept.type == "categorical":
-            found.append(cell)
+        if concept is not None and concept.type == "categorical":
+            found.append(text or math.nan)
+        elif concept is None or concept.type == "binary":
+            found.append(_yes_or_no(table, row, "value", text, number))
+        elif number == NOT_A_NUMBER:
+            raise table.error(row, "value", f"{text!r} is not a number, which {name!r} needs")
         else:
-            try:
-                found.append(float(cell))
-            except ValueError:
-                raise table.error(row, "value", f"{cell!r} is not a number, which {name!r} needs") from None
+            found.append(number)
     return found
+
+
+def _read_cells(table: Table, column: str) -> list[tuple[str, float]]:
+    """Each cell as it is written, and as a number."""
+    cells, numbers = table.numbers_of(column)
+    if numbers.doubtful is not None:
+        raise InputError(
+            f"{table.path}, column {column!r}: {numbers.doubtful!r} may have a decimal sign or separated "
+            "thousands; write it with a point, or without the sign"
+        )
+    known = [*zip(cells.texts, numbers.values.tolist(), strict=True), ("", math.nan)]
+    return [known[code] for code in cells.codes.tolist()]
+
+
+def _yes_or_no(table: Table, row: int, column: str, text: str, number: float) -> float:
+    truth = truth_value(text)
+    if truth is not None:
+        return truth
+    if number == NOT_A_NUMBER:
+        raise table.error(
+            row, column, f"{text!r} is neither yes nor no; give 0, 1, a soft label between, or nothing"
+        )
+    if not 0 <= number <= 1 and not math.isnan(number):
+        raise table.error(
+            row, column, f"{number:g} is not in [0, 1]; give 0, 1, a soft label between, or an empty cell"
+        )
+    return number
 
 
 def corrections_of(

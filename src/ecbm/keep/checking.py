@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
-from ecbm.keep import database, ledger, transaction
+from ecbm.keep import database, ledger, sessions, staged, transaction
 from ecbm.keep.destruction import SIDE_FOLDERS
 from ecbm.keep.lock import exclusive
 from ecbm.keep.naming import digests_in
 from ecbm.keep.objects import DamagedError, ObjectStore, digest_of
 from ecbm.keep.records import Records
-from ecbm.keep.staged import FILES
 
 __all__ = ["check_workspace"]
 
 _BACKUP = "restore it from a backup"
 _RECORDS = {database.NAME, f"{database.NAME}-wal", f"{database.NAME}-shm"}
-_KNOWN = {*_RECORDS, *FILES, "seal", "changing", transaction.LOCK}
+_KNOWN = {*_RECORDS, *staged.FILES, *sessions.FILES, "seal", "changing", transaction.LOCK}
 _FOLDERS = {"objects", "unfinished", "features", *SIDE_FOLDERS}
 
 Problem = dict[str, str]

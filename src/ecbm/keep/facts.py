@@ -27,7 +27,7 @@ from ecbm.keep.objects import digest_of
 
 __all__ = ["Recalled", "keep_facts", "recall_facts"]
 
-_FORMAT = 1
+_FORMAT = 2
 _MOST_VERSIONS = 8
 _MOST_BYTES = 2 << 30
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.read.truth import truth_value
 
 __all__ = [
     "TYPES",
@@ -89,6 +90,8 @@ class Concept:
     def labels_of(self, value: Any, where: str = "") -> tuple[float, ...]:
         """The labels of its columns that stand for a value: a name, a grade, a number, or ``None`` for missing.
 
+        Yes and no, as words, are values of a binary concept.
+
         Examples
         --------
         >>> colour = Concept("colour", "categorical", (0, 1), ("red", "blue"))
@@ -96,6 +99,8 @@ class Concept:
         (0.0, 1.0)
         >>> Concept("severity", "ordinal", (0, 1, 2), ("0", "1", "2", "3")).labels_of(2)
         (1.0, 1.0, 0.0)
+        >>> Concept("crest", "binary", (0,)).labels_of("yes")
+        (1.0,)
         """
         place = where or f"concept {self.name!r}"
         if value is None or (isinstance(value, float) and value != value):
@@ -109,7 +114,8 @@ class Concept:
             if value not in self.values:
                 raise unknown_name(f"value of {self.name!r}", value, self.values, where)
             return tuple(float(value == own) for own in self.values)
-        number = _number(value, place)
+        truth = truth_value(value) if self.type == "binary" and isinstance(value, str) else None
+        number = _number(value, place) if truth is None else truth
         if self.type == "ordinal":
             grade = number - self.lowest
             if grade != round(grade) or not 0 <= grade <= len(self.columns):

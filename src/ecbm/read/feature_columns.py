@@ -19,11 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ecbm.errors import InputError, unknown_name
-from ecbm.options import option, type_option
+from ecbm.errors import InputError, UnknownNameError, unknown_name
+from ecbm.options import comma_hint, option, type_option
 from ecbm.read.columns import Table
-from ecbm.read.kinds import Doubt, truth_words, words_in
+from ecbm.read.kinds import Doubt, words_in
 from ecbm.read.said_types import Said
+from ecbm.read.truth import truth_words
 
 __all__ = ["FeatureColumn", "FeatureColumns", "expanded", "feature_columns_of"]
 
@@ -93,9 +94,6 @@ def feature_columns_of(
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise InputError(f"{option('features')}: column {twice!r} is named twice")
-    for name in names:
-        if name not in table.names:
-            raise unknown_name("column", name, table.names, where=f"{table.path}: {option('features')}")
     found: list[FeatureColumn] = []
     why: dict[str, str] = {}
     doubts: list[Doubt] = []
@@ -115,11 +113,17 @@ def feature_columns_of(
 
 
 def expanded(table: Table, names: Sequence[str]) -> list[str]:
-    """Names, with patterns such as ``lab_*`` replaced by the columns that fit."""
+    """Names, with patterns such as ``lab_*`` replaced by the columns that fit; refused where there is none.
+
+    Before anything else is read: a feature whose name is not found would be taken for a concept, and asked about.
+    """
     found: list[str] = []
     for name in names:
         fitting = [column for column in table.names if fnmatch.fnmatchcase(column, name)]
-        found += fitting if name not in table.names and "*" in name and fitting else [name]
+        if name not in table.names and not ("*" in name and fitting):
+            unknown = unknown_name("column", name, table.names, where=f"{table.path}: {option('features')}")
+            raise UnknownNameError(f"{unknown}{comma_hint('features', name, table.names)}")
+        found += [name] if name in table.names else fitting
     return found
 
 

@@ -26,14 +26,11 @@ from ecbm.options import option, type_option
 from ecbm.read.columns import Cells, Table
 from ecbm.read.numbers import is_missing
 from ecbm.read.said_types import Said
+from ecbm.read.truth import truth_words
 
 __all__ = ["Doubt", "Found", "Words", "concept_column", "truth_words", "words_in"]
 
 # Each pair: the word for 0 and the word for 1. A column must keep to one pair.
-_TRUTH = (
-    ("no", "yes"), ("n", "y"), ("false", "true"), ("f", "t"), ("absent", "present"), ("negative", "positive"),
-    ("neg", "pos"), ("-", "+"), ("off", "on"), ("nein", "ja"), ("non", "oui"), ("no", "sí"), ("no", "si"),
-)  # fmt: skip
 # Words with an order that everybody knows; that it is meant still has to be said.
 _SCALES = (
     ("none", "minimal", "mild", "moderate", "severe", "extreme"),
@@ -112,16 +109,6 @@ def words_in(table: Table, cells: Cells, values: Sequence[str] = ()) -> Words:
             continue
         place[number] = known.setdefault(word, len(known))
     return Words(tuple(known), place[cells.codes], tuple(marks))
-
-
-def truth_words(words: Sequence[str]) -> dict[str, float] | None:
-    """0 and 1 for words that mean no and yes; ``None`` where they do not, or mix two ways of saying it."""
-    folded = {word.casefold() for word in words}
-    for no, yes in _TRUTH:
-        # One letter alone may stand for anything: a column of 'f' may be women.
-        if folded == {no, yes} or (len(no) > 1 and folded and folded <= {no, yes}):
-            return {word: float(word.casefold() == yes) for word in words}
-    return None
 
 
 def concept_column(table: Table, name: str, said: Said | None) -> Found | Doubt:

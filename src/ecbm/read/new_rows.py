@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from ecbm.errors import InputError
 from ecbm.options import option
+from ecbm.read.columns import Habits
 from ecbm.read.data_frames import NAME, frame_in, table_of_frame
 from ecbm.read.dataset import Dataset
 from ecbm.read.feature_columns import FeatureColumns
@@ -18,7 +20,16 @@ __all__ = ["FEATURES", "new_rows", "read_inputs"]
 FEATURES = "features.json"
 
 
-def read_inputs(source: str | Path | Any, data: Dataset | str | Path) -> TensorInputs:
+def read_inputs(
+    source: str | Path | Any,
+    data: Dataset | str | Path,
+    *,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    decimal: str | None = None,
+    missing: Collection[str] = (),
+    sheet: str | None = None,
+) -> TensorInputs:
     """Rows of a table as inputs, read as the feature columns of ``data`` were.
 
     Parameters
@@ -27,6 +38,8 @@ def read_inputs(source: str | Path | Any, data: Dataset | str | Path) -> TensorI
         A table with (at least) the feature columns of ``data``: a file, a pandas table or a Hugging Face one.
     data
         A dataset that was read with ``features=`` columns of its table, or the folder of an exported model.
+    encoding, delimiter, decimal, missing, sheet
+        As for :func:`ecbm.read_dataset`: what the file's looks leave open.
 
     Returns
     -------
@@ -41,12 +54,21 @@ def read_inputs(source: str | Path | Any, data: Dataset | str | Path) -> TensorI
     >>> read_inputs(pandas.DataFrame({"sex": ["m"], "age": [52]}), data).tensor.tolist()
     [[52.0, 0.0, 1.0]]
     """
-    return new_rows(source, data)[1]
+    said = FileOptions(encoding, delimiter, sheet, Habits.of(missing, decimal))
+    return new_rows(source, data, said)[1]
 
 
-def new_rows(source: str | Path | Any, data: Dataset | str | Path) -> tuple[list[str], TensorInputs]:
-    """:func:`read_inputs`, with a name for every row: its id if the table has one, its number otherwise."""
-    columns = _columns(data)
+def new_rows(
+    source: str | Path | Any,
+    data: Dataset | str | Path,
+    said: FileOptions | None = None,
+    id_column: str | None = None,
+) -> tuple[list[str], TensorInputs]:
+    """:func:`read_inputs`, with a name for every row: its id if the table has one, its number otherwise.
+
+    Ids are in ``id_column``, which must be there, or in a column called ``id``, which need not.
+    """
+    columns, said = _columns(data), said or FileOptions()
     frame = frame_in(source)
     path = NAME if frame is not None else Path(source)
     if columns is None:
@@ -55,11 +77,14 @@ def new_rows(source: str | Path | Any, data: Dataset | str | Path) -> tuple[list
             f"the data with {option('features')} columns"
         )
     names = [column.name for column in columns.columns]
+    id_name = id_column or "id"
     if frame is not None:
-        table = table_of_frame(frame)
+        table = table_of_frame(frame, habits=said.habits)
     else:
-        table = read_table(path, text=["id"], only=[*names, "id"], options=FileOptions())
-    ids = table.text("id", "an id") if "id" in table.names else [str(n) for n in range(1, len(table) + 1)]
+        table = read_table(path, text=[id_name], only=[*names, id_name], options=said)
+    if id_column is not None:
+        table.require(id_column, "id_column")
+    ids = table.text(id_name, "an id") if id_name in table.names else [str(n) for n in range(1, len(table) + 1)]
     return ids, TensorInputs(columns.read(table), columns=columns)
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ecbm.errors import InputError, unknown_name
-from ecbm.options import option
+from ecbm.errors import InputError, UnknownNameError, unknown_name
+from ecbm.options import comma_hint, option
 from ecbm.read.arrow_memory import arrow_stream
 from ecbm.read.columns import Habits, Table, record_lines
 from ecbm.read.dialects import Dialect, dialect_of
@@ -48,7 +48,8 @@ class Choice:
     def of(self, path: Path, names: Sequence[str]) -> list[str]:
         """The columns to read, in the order of the file."""
         for name in sorted(self.ignore - set(names)):
-            raise unknown_name("column to ignore", name, names, where=str(path))
+            unknown = unknown_name("column to ignore", name, names, where=str(path))
+            raise UnknownNameError(f"{unknown}{comma_hint('ignore', name, names)}")
         wanted = [name for name in names if name not in self.ignore and (self.only is None or name in self.only)]
         if "" in wanted:
             raise InputError(

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ecbm.errors import InputError, unknown_name
 from ecbm.read.concept_types import Concept, grades_of, value_in
+from ecbm.read.truth import truth_value
 
 if TYPE_CHECKING:
     from ecbm.train.model import ConceptBottleneck
@@ -137,11 +138,16 @@ def _binary(model: ConceptBottleneck, name: str, value: Any, count: int) -> dict
         columns = tuple(model.concept_index(member) for member in members)
         if thresholds is not None:
             return _typed(model, Concept(name, "ordinal", columns, thresholds), value, count)
+    if isinstance(value, str) and name in model.concept_names:
+        truth = truth_value(value)
+        value = value if truth is None else truth
     if isinstance(value, str):
         if name not in groups:
             raise unknown_name("concept group", name, groups)
         if members == (name,):
-            raise InputError(f"intervention on {name!r}: it has no named values; give a number in [0, 1]")
+            raise InputError(
+                f"intervention on {name!r}: it has no named values; give yes, no or a number in [0, 1]"
+            )
         values = {member: member[len(name) :].lstrip(":=") for member in members}
         if value not in values.values():
             raise unknown_name(f"value of group {name!r}", value, values.values())

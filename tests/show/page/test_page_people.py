@@ -70,8 +70,7 @@ def test_answers_outlive_a_killed_server_and_a_closed_browser(browser: Any, ward
         page.wait_for_selector("text=not stored, trying again")
         page.keyboard.press("1")
         running.start()
-        # It opens a browser at its new address, as it did at first; the page that waited goes on by itself.
-        visitor.context.new_page().goto(running.entrance)
+        # No new address is opened: the page that waited is known, and goes on by itself.
         page.wait_for_selector(".gone", state="detached", timeout=40_000)
         page.wait_for_selector("text=not stored, trying again", state="detached", timeout=20_000)
         visitor.eventually(lambda: visitor.staged() == 3)
@@ -82,7 +81,7 @@ def test_answers_outlive_a_killed_server_and_a_closed_browser(browser: Any, ward
         page.close()
         running.start()
         visitor.page = visitor.context.new_page()
-        visitor.page.goto(running.entrance)
+        visitor.page.goto(running.base)
         visitor.eventually(lambda: visitor.staged() == 4, 30)
         visitor.context.close()
 

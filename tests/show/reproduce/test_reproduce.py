@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 import warnings
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ from archives_kit import celeba_files, oai_files
 from ecbm.errors import InputError
 from ecbm.show.reproduce import run as running
 from ecbm.show.reproduce.case import open_case
+from ecbm.show.reproduce.findings import Column, Table
+from ecbm.show.reproduce.report import table_block
 from ecbm.show.reproduce.run import Shard, run_experiments
 from ecbm.show.reproduce.settings import NAMES, layered, read_settings
 from ecbm.show.reproduce.store import Store
 from kit import python
+from page_kit import launch
 
 pytest.importorskip("matplotlib")
 
@@ -59,6 +63,59 @@ def test_the_report_has_every_experiment_its_sentences_and_nothing_from_elsewher
     assert 'src="http' not in page
     assert "@import" not in page
     assert result["missing"] == {}
+
+
+def test_the_report_begins_with_what_all_experiments_found(everything):
+    given, result = everything
+    page = (given.out / "index.html").read_text()
+    short = page[page.index(">In short</h2>") : page.index(">Table 1: utility and time</h2>")]
+    assert short.count("<li>") == len(NAMES)
+    for name in NAMES:
+        found = result["findings"][name]
+        assert escape(found["summary"]) in short
+        assert json.loads((given.out / f"{name}.json").read_text())["summary"] == found["summary"]
+        for sentence in found["sentences"]:
+            assert len(sentence) < 1200, f"a wall of numbers: {sentence}"
+
+
+def test_the_report_of_one_experiment_has_no_summary_of_all(tmp_path):
+    run_experiments(asked(tmp_path), ["bounds"])
+    page = (tmp_path / "results" / "bounds.html").read_text()
+    assert ">In short</h2>" not in page
+    assert "Closure is 1 −" in page
+
+
+def test_the_report_fits_the_screen_and_asks_nobody_and_its_long_tables_are_open_on_paper(everything):
+    sync = pytest.importorskip("playwright.sync_api")
+    asked_for = []
+    with sync.sync_playwright() as playwright:
+        page = launch(playwright).new_page()
+        page.on("request", lambda request: asked_for.append(request.url))
+        page.goto((everything[0].out / "index.html").as_uri())
+        for width in (1100, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            wide = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth)"
+            assert page.evaluate(f"{wide}.length") == 0, f"a table is cut at {width} px"
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false })")
+        hidden = "[...document.querySelectorAll('details table')].filter((one) => !one.checkVisibility()).length"
+        assert page.evaluate(hidden) > 0
+        page.emulate_media(media="print")
+        assert page.evaluate(hidden) == 0
+    assert [url for url in asked_for if not url.startswith(("file:", "data:"))] == []
+
+
+def test_a_table_has_its_groups_as_headings_and_no_empty_columns():
+    columns = (Column("level", "level"), Column("method", "method"), Column("f1", "F1", ".2f", "sd"),
+               Column("why", "not run because"))  # fmt: skip
+    rows = [{"level": of, "method": name, "f1": 0.5, "sd": 0.1, "why": ""} for of in ("a", "b") for name in "<y"]
+    found = table_block(Table("", "", columns, rows))
+    assert found.count('scope="rowgroup"') == 2
+    assert "not run because" not in found
+    assert '<th scope="row">&lt;</th><td data-label="F1" class="number">0.50 ± 0.10</td>' in found
+    rows[0]["why"] = "no room"
+    assert "not run because" in table_block(Table("", "", columns, rows))
 
 
 def test_table1_has_every_method_and_control_at_every_level(everything):

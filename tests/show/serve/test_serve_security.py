@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -172,3 +174,23 @@ def test_serving_to_other_machines_without_a_password_is_refused(
 
     with pytest.raises(InputError, match="--password-file FILE or ECBM_PASSWORD"):
         run_server(table_made, Place(host="0.0.0.0"), person="anna", browser=False)
+
+
+def test_an_answer_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
+    from ecbm.show.serve.running import Place, _bound
+
+    async def accepted() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = writer.get_extra_info("socket")
+            found.set_result(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = _bound(Place())
+        async with await asyncio.start_server(greet, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.close()
+            return await found
+
+    assert asyncio.run(accepted()) != 0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ecbm.edit.alignment import Alignment
 from ecbm.edit.state import EditorState, Facts
 from ecbm.errors import InputError
+from ecbm.options import option
 from ecbm.train.model import ConceptBottleneck
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Options:
         if not _number(self.budget) or not 0 < self.budget <= 1:
             raise InputError(
                 f"budget is a share of retraining's work, above 0 and at most 1, got {self.budget!r}; "
-                "for a time limit give seconds="
+                f"for a time limit give {option('seconds')}"
             )
         if self.seconds is not None and not (_number(self.seconds) and self.seconds > 0):
             raise InputError(f"seconds must be positive and finite, got {self.seconds!r}")

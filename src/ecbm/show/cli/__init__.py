@@ -14,6 +14,7 @@ import typer
 
 from ecbm._version import __version__
 from ecbm.errors import EcbmError
+from ecbm.options import named_as_flags
 from ecbm.show.cli import (
     editing,
     history,
@@ -78,7 +79,8 @@ def main() -> None:
     sys.argv[1:] = _trusting(sys.argv[1:])
     # Not typer's own handling of errors: it draws a box of several lines around a wrong option.
     try:
-        status = app(standalone_mode=False, prog_name="ecbm")
+        with named_as_flags():
+            status = app(standalone_mode=False, prog_name="ecbm")
     except Interrupted as stop:
         _stop(str(stop), _INTERRUPTED)
     except EcbmError as error:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ecbm.options import named_as_flags
 from ecbm.show.cli import reading
 from ecbm.show.cli.common import JsonOption, print_json, say
 from ecbm.show.cli.describing import show_overview
@@ -62,14 +61,13 @@ def describe(
     from ecbm.read.overview import overview
     from ecbm.read.reading import read_and_tell
 
-    with named_as_flags():
-        asked = reading.asked_on_command_line(
-            features=features, images=images, image_size=image_size, types=types, id_column=id_column,
-            label_column=label_column, split_column=split_column, image_column=image_column, ignore=ignore,
-            splits=splits, missing=missing, encoding=encoding, delimiter=delimiter, decimal=decimal, sheet=sheet,
-        )  # fmt: skip
-        found = read_and_tell(path, asked)
-        result = overview(found.data)
+    asked = reading.asked_on_command_line(
+        features=features, images=images, image_size=image_size, types=types, id_column=id_column,
+        label_column=label_column, split_column=split_column, image_column=image_column, ignore=ignore,
+        splits=splits, missing=missing, encoding=encoding, delimiter=delimiter, decimal=decimal, sheet=sheet,
+    )  # fmt: skip
+    found = read_and_tell(path, asked)
+    result = overview(found.data)
     if as_json:
         print_json(result | reading.told(found))
         return

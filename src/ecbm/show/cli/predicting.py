@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ecbm.errors import InputError, unknown_name
+from ecbm.show.cli import reading
 from ecbm.show.cli.common import DeviceOption, JsonOption, VersionOption, WorkspaceArgument, print_json, say
 from ecbm.show.tables import print_table
 from ecbm.words import counted
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from ecbm.keep.workspace import Workspace
     from ecbm.read.inputs import Inputs
+    from ecbm.read.table_files import FileOptions
     from ecbm.train.model import ConceptBottleneck
 
 __all__ = ["predict"]
@@ -50,12 +52,27 @@ def predict(
         Path | None,
         typer.Option(help="Write a table (.csv or .parquet) with every probability.", show_default=False),
     ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of a table with the rows' ids; by default 'id', or rows are numbered.",
+            rich_help_panel=reading.TABLE,
+            show_default=False,
+        ),
+    ] = None,
+    missing: reading.MissingOption = None,
+    encoding: reading.EncodingOption = None,
+    delimiter: reading.DelimiterOption = None,
+    decimal: reading.DecimalOption = None,
+    sheet: reading.SheetOption = None,
     version: VersionOption = None,
     device: DeviceOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict classes (or the number) and concepts; with --set, what would change if a concept were different."""
     from ecbm.keep.workspace import Workspace
+    from ecbm.read.columns import Habits
+    from ecbm.read.table_files import FileOptions
 
     if out is not None and out.suffix.lower() not in (".csv", ".parquet", ".pq"):
         raise InputError(f"{out}: unknown kind of table {out.suffix!r}; give a .csv or .parquet file")
@@ -66,12 +83,13 @@ def predict(
     opened = Workspace(workspace, device=device)
     chosen = opened.version(version)
     model = opened.model(chosen.version)
+    said = FileOptions(encoding, delimiter, sheet, Habits.of(missing or (), decimal))
     values = _settings(settings or [])
     model.resolve_intervention(values, 1)
     names: list[str] = []
     parts: list[Tensor] = []
     for one in [None] if split is not None else given or []:
-        found, inputs = _inputs(opened, chosen.version, one, split, model.input_shape)
+        found, inputs = _inputs(opened, chosen.version, one, split, model.input_shape, said, id_column)
         names += found if one is None or len(given or []) == 1 else _apart(one, found)
         parts.append(model.concept_logits(inputs))
     predictions = _Predictions.of(model, names, parts, values)
@@ -260,7 +278,13 @@ def _apart(given: str, names: list[str]) -> list[str]:
 
 
 def _inputs(
-    opened: Workspace, version: int, given: str | None, split: str | None, shape: tuple[int, ...]
+    opened: Workspace,
+    version: int,
+    given: str | None,
+    split: str | None,
+    shape: tuple[int, ...],
+    said: FileOptions,
+    id_column: str | None,
 ) -> tuple[list[str], Inputs]:
     from ecbm.read.features import read_features
     from ecbm.read.inputs import ImageInputs, TensorInputs
@@ -293,7 +317,7 @@ def _inputs(
     if size is None and path.suffix.lower() in TABLES:
         from ecbm.read.new_rows import new_rows
 
-        return new_rows(path, opened.data(version))
+        return new_rows(path, opened.data(version), said, id_column)
     if size is None:
         raise InputError(
             f"{given}: this model reads feature rows; give an array (.npy, .npz), a table or a sample's id"

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from ecbm.read.reading import Asked, Column, Reading
 
 __all__ = [
-    "DecimalOption", "DelimiterOption", "EncodingOption", "FeaturesOption", "IdColumnOption", "IgnoreOption",
-    "ImageColumnOption", "ImageSizeOption", "ImagesOption", "LabelColumnOption", "MissingOption", "SheetOption",
-    "SplitColumnOption", "SplitsOption", "TypeOption", "asked_on_command_line", "feature_source", "show_reading",
-    "told",
+    "TABLE", "DecimalOption", "DelimiterOption", "EncodingOption", "FeaturesOption", "IdColumnOption",
+    "IgnoreOption", "ImageColumnOption", "ImageSizeOption", "ImagesOption", "LabelColumnOption", "MissingOption",
+    "SheetOption", "SplitColumnOption", "SplitsOption", "TypeOption", "asked_on_command_line", "feature_source",
+    "show_reading", "told",
 ]  # fmt: skip
 
-_TABLE, _FILE = "Table", "File"
+TABLE, _FILE = "Table", "File"
 # So many columns of one kind are shown as one line.
 _ALIKE = 4
 
 FeaturesOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        help="Feature array (.npy, .npz), one row a sample; or columns of the table: age,bp.",
+        help="Feature array (.npy, .npz), one row a sample; or columns of the table: age,bp. May be repeated.",
         metavar="FILE|COLUMNS",
     ),
 ]
@@ -45,27 +45,27 @@ TypeOption = Annotated[
         help="What a concept column is: binary, categorical, ordinal or continuous. May be repeated. Values in "
         "order: pain=ordinal:none,mild,severe; a unit: size=continuous:mm. A label column that is continuous is a "
         "number to be predicted.",
-        rich_help_panel=_TABLE,
+        rich_help_panel=TABLE,
     ),
 ]
-IdColumnOption = Annotated[str, typer.Option(help="Column with the samples' ids.", rich_help_panel=_TABLE)]
+IdColumnOption = Annotated[str, typer.Option(help="Column with the samples' ids.", rich_help_panel=TABLE)]
 LabelColumnOption = Annotated[
-    str, typer.Option(help="Column with the classes, or the number to predict.", rich_help_panel=_TABLE)
+    str, typer.Option(help="Column with the classes, or the number to predict.", rich_help_panel=TABLE)
 ]
 SplitColumnOption = Annotated[
-    str, typer.Option(help="Column with train, val and test, if there is one.", rich_help_panel=_TABLE)
+    str, typer.Option(help="Column with train, val and test, if there is one.", rich_help_panel=TABLE)
 ]
-ImageColumnOption = Annotated[str, typer.Option(help="Column with paths of pictures.", rich_help_panel=_TABLE)]
+ImageColumnOption = Annotated[str, typer.Option(help="Column with paths of pictures.", rich_help_panel=TABLE)]
 IgnoreOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMNS", help="Columns that are no concepts. May be repeated.", rich_help_panel=_TABLE),
+    typer.Option(metavar="COLUMNS", help="Columns that are no concepts. May be repeated.", rich_help_panel=TABLE),
 ]
 SplitsOption = Annotated[
     str | None,
     typer.Option(
         metavar="SHARES",
         help="Shares of train, val and test without a split column; by default 0.7,0.1,0.2.",
-        rich_help_panel=_TABLE,
+        rich_help_panel=TABLE,
     ),
 ]
 MissingOption = Annotated[
@@ -81,19 +81,21 @@ DecimalOption = Annotated[str | None, typer.Option(help="The decimal sign, '.' o
 SheetOption = Annotated[str | None, typer.Option(help="Which sheet of a workbook.", rich_help_panel=_FILE)]
 
 
-def feature_source(text: str | None) -> Path | list[str] | None:
+def feature_source(texts: Sequence[str] | None) -> Path | list[str] | None:
     """A feature file, or names of columns."""
-    if text is None:
+    if not texts:
         return None
-    path = Path(text)
-    if path.suffix.lower() in (".npy", ".npz") or path.is_file():
-        return path
-    return _names([text])
+    files = [path for path in map(Path, texts) if path.suffix.lower() in (".npy", ".npz") or path.is_file()]
+    if not files:
+        return _names(texts)
+    if len(texts) > 1:
+        raise InputError(f"--features: {files[0]} is a file; give it alone, or columns of the table alone")
+    return files[0]
 
 
 def asked_on_command_line(
     *,
-    features: str | None,
+    features: Sequence[str] | None,
     images: Path | None,
     image_size: int | None,
     splits: str | None,

@@ -87,8 +87,8 @@ def reproduce(
     if as_json:
         print_json(result)
         return
-    for found in result["findings"].values():
-        say(*found["sentences"])
+    for experiment, found in result["findings"].items():
+        say(*(found["sentences"] if name != "all" else [f"{experiment}: {found['summary']}"]))
     for missing, number in result["missing"].items():
         say(f"{missing}: {number} pieces of other shards are missing; the last to finish writes the tables")
     if "report" in result:

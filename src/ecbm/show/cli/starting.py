@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ecbm.errors import InputError, unknown_name
-from ecbm.options import named_as_flags
 from ecbm.show.cli import reading
 from ecbm.show.cli.common import (
     AuthorOption,
@@ -254,12 +253,9 @@ def init(
         "sheet": sheet,
     }  # fmt: skip
     embeddings = (image_embeddings, concept_embeddings, concepts)
-    with named_as_flags():
-        found, source = _read(data, table, embeddings, builtin, samples, seed or 0)
-        dataset = found.data
-        made = Workspace.create(
-            workspace, dataset, recipe, model=adopted, source=source, reason=reason, author=author
-        )
+    found, source = _read(data, table, embeddings, builtin, samples, seed or 0)
+    dataset = found.data
+    made = Workspace.create(workspace, dataset, recipe, model=adopted, source=source, reason=reason, author=author)
     if as_json:
         shape = made.version().summary["shape"]
         print_json(
@@ -301,7 +297,7 @@ def _read(
         given = reading.feature_source(features)
         paths = [data, *([given] if isinstance(given, Path) else []), *([images] if images is not None else [])]
         return found, ", ".join(str(path.resolve()) for path in paths)
-    if features is not None or images is not None:
+    if features or images is not None:
         raise InputError("--features and --images belong to --data, not to --builtin")
     if builtin == "birds":
         return Reading(birds(n=samples, seed=seed, size=table["image_size"] or 48)), ""
@@ -322,7 +318,7 @@ def _label_free(
     images, texts, names = embeddings
     if images is None or texts is None or names is None:
         raise InputError("concepts without labels need --image-embeddings, --concept-embeddings and --concepts")
-    if builtin is not None or table["features"] is not None or table["images"] is not None:
+    if builtin is not None or table["features"] or table["images"] is not None:
         raise InputError(
             "--image-embeddings are the inputs; leave out --builtin, --features and --images, and give the "
             "classes by --data TABLE"

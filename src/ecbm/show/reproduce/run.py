@@ -25,6 +25,7 @@ from ecbm.show.reproduce.findings import Findings
 from ecbm.show.reproduce.pieces import Piece, experiment_module, models_of, piece_name, telling_module
 from ecbm.show.reproduce.settings import NAMES, WORDS, check_name
 from ecbm.show.reproduce.writing import write_findings
+from ecbm.words import counted
 
 __all__ = ["Shard", "reproduce", "run_experiments"]
 
@@ -166,17 +167,18 @@ def _about(case: Case, asked: Asked, pieces: Sequence[Piece]) -> dict[str, Any]:
     machine = environment()
     machine = {key: machine[key] for key in ("ecbm", "torch", "numpy", "scipy", "python", "machine", "processor")}
     counts = {split: case.data.splits.count(split) for split in ("train", "val", "test")}
-    words = (
+    setting = (
         f"{case.data_name}: {counts['train']:,} training and {counts['test']:,} test samples, "
         f"{len(case.data.concept_names)} concepts, {len(case.data.class_names)} classes; backbone "
         f"{case.recipe.backbone}"
         + ("" if case.linear else f", {case.recipe.epochs} epochs")
-        + f"; {len({piece.repetition for piece in pieces})} repetition(s)"
         + ("; the short form (--quick)" if asked.quick else "")
-        + ". Seconds are the processor's, one thread."
     )
+    repetitions = counted(len({piece.repetition for piece in pieces}), "repetition")
     return {
-        "words": words,
+        "words": f"{setting}; {repetitions}. Seconds are the processor's, one thread.",
+        "setting": setting,
+        "repetitions": repetitions,
         "command": command_of(case, asked),
         "data": {"name": case.data_name, "fingerprint": case.data.fingerprint, **counts},
         "recipe": case.recipe.to_dict(),
@@ -239,7 +241,8 @@ def run_experiments(
             about = _about(case, asked, pieces)
             paths = write_findings(found, asked.out, about)
             told.append((found, about))
-            written[name] = {"sentences": list(found.sentences), "files": [str(path) for path in paths]}
+            files = [str(path) for path in paths]
+            written[name] = {"summary": found.summary, "sentences": found.sentences, "files": files}
     result: dict[str, Any] = {"findings": written, "missing": missing}
     if told:
         from ecbm.show.reproduce.report import write_report
@@ -297,8 +300,8 @@ def reproduce(
     Returns
     -------
     dict
-        ``findings`` by experiment: ``sentences`` and ``files``; ``missing`` pieces of other shards; ``report``, the
-        page.
+        ``findings`` by experiment: ``summary``, ``sentences`` and ``files``; ``missing`` pieces of other
+        shards; ``report``, the page.
     """
     check_name(name)
     folder = Path(out) if out is not None else default_folder(str(data), quick)

@@ -10,9 +10,10 @@ from typing import Any
 from ecbm.files import write_json, write_text
 from ecbm.keep.plain import plain
 from ecbm.show.reproduce.figures import save_figure
-from ecbm.show.reproduce.findings import Findings, Table, cell
+from ecbm.show.reproduce.findings import Findings, Table, cell, shown_columns
+from ecbm.words import counted
 
-__all__ = ["markdown", "write_findings"]
+__all__ = ["made_with", "markdown", "write_findings"]
 
 
 def _stem(found: Findings, name: str) -> str:
@@ -20,30 +21,39 @@ def _stem(found: Findings, name: str) -> str:
 
 
 def _table_lines(table: Table) -> list[str]:
-    headers = [column.header.replace("|", r"\|") for column in table.columns]
-    sides = ["---:" if column.form else "---" for column in table.columns]
+    columns = shown_columns(table)
+    headers = [column.header.replace("|", r"\|") for column in columns]
+    sides = ["---:" if column.form else "---" for column in columns]
     lines = [f"| {' | '.join(headers)} |", f"|{'|'.join(sides)}|"]
     for row in table.rows:
-        cells = [cell(row, column).replace("|", r"\|") for column in table.columns]
+        cells = [cell(row, column).replace("|", r"\|") for column in columns]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def markdown(found: Findings, about: dict[str, Any]) -> str:
-    """Sentences, tables and figures as a page of Markdown."""
-    lines = [f"# {found.title}", "", about["words"], ""]
-    for sentence in found.sentences:
-        lines += [f"- {sentence}"]
-    for table in found.tables:
-        lines += ["", *([f"## {table.caption}", ""] if table.caption else []), *_table_lines(table)]
+    """What was found, the figures, the details and the tables as a page of Markdown."""
+    lines = [f"# {found.title}", "", about["words"], "", " ".join(found.lead)]
     for figure in found.figures:
         lines += ["", f"![{figure.caption}]({_stem(found, figure.name)}.svg)"]
+    for detail in found.details:
+        lines += ["", f"**{detail.heading}**", "", *(f"- {sentence}" for sentence in detail.sentences)]
+    for table in found.tables:
+        lines += ["", f"## {table.caption or 'The numbers'}", "", *_table_lines(table)]
+    lines += ["", "## How this was made", "", f"`{about['command']}`; {made_with(about)}."]
     return "\n".join(lines) + "\n"
+
+
+def made_with(about: dict[str, Any]) -> str:
+    """Versions and machine."""
+    machine = about["environment"]
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("ecbm", "torch", "numpy", "scipy"))
+    return f"{versions}, Python {machine['python']}; {machine['processor']}, {counted(machine['cores'], 'core')}"
 
 
 def _csv(table: Table) -> str:
     out = io.StringIO()
-    keys = list(dict.fromkeys(key for column in table.columns for key in (column.key, column.spread) if key))
+    keys = list(dict.fromkeys(key for column in table.columns for key in column.keys))
     writer = csv.DictWriter(out, keys, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows(table.rows)
@@ -64,7 +74,8 @@ def write_findings(found: Findings, folder: Path, about: dict[str, Any]) -> list
         "experiment": found.experiment,
         "title": found.title,
         **about,
-        "sentences": list(found.sentences),
+        "summary": found.summary,
+        "sentences": found.sentences,
         "tables": [
             {"name": table.name, "caption": table.caption, "rows": list(table.rows)} for table in found.tables
         ],

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterable
 from html import escape
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,6 +22,7 @@ from starlette.requests import Request, cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ecbm.keep.sessions import LIFE_SECONDS, KeptSession, keep_sessions, read_sessions, session_digest, session_key
 from ecbm.show.serve.schemas import Problem
 
 __all__ = ["LOOPBACK", "Doorkeeper", "Guard", "Session", "host_of", "is_loopback", "refused"]
@@ -70,7 +72,7 @@ class Session:
     """One browser. The person is who it says it is: all of them may do the same here."""
 
     person: str
-    seen: float = 0.0
+    opened: float = 0.0
 
 
 class Doorkeeper:
@@ -88,6 +90,9 @@ class Doorkeeper:
         Asked for where there is no token; ``None``: only tokens open.
     trusted_header
         A header that a reverse proxy in front sets to the name of the person it has let in.
+    folder
+        The workspace, where sessions are kept: a server that is started again goes on with them. ``None``: they
+        end with the process.
     """
 
     def __init__(
@@ -98,13 +103,18 @@ class Doorkeeper:
         person: str,
         password: str | None = None,
         trusted_header: str | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.port, self.person = port, person
+        self.port, self.person, self._folder = port, person, folder
         self.hosts = frozenset(name.lower() for name in hosts)
         self.password, self.trusted_header = password, trusted_header
         self.cookie = f"ecbm-{port}"
         self._tokens: dict[str, float] = {}
-        self._sessions: dict[str, Session] = {}
+        self._key = session_key(folder, password) if folder is not None else b""
+        kept = read_sessions(folder) if folder is not None else []
+        self._sessions = {one.digest: Session(one.person, one.opened) for one in kept if one.port == port}
+        """By the digest of their cookie."""
+        self._proxied: dict[str, Session] = {}
         self._guesses: list[float] = []
         self._lock = threading.Lock()
 
@@ -138,28 +148,41 @@ class Doorkeeper:
 
     def _open(self) -> str:
         if len(self._sessions) >= _MOST_SESSIONS:
-            del self._sessions[min(self._sessions, key=lambda name: self._sessions[name].seen)]
-        name = secrets.token_urlsafe(32)
-        self._sessions[name] = Session(self.person, time.monotonic())
-        return name
+            del self._sessions[min(self._sessions, key=lambda digest: self._sessions[digest].opened)]
+        cookie = secrets.token_urlsafe(32)
+        self._sessions[session_digest(self._key, cookie)] = Session(self.person, time.time())
+        self._keep()
+        return cookie
+
+    def _keep(self) -> None:
+        if self._folder is not None:
+            known = list(self._sessions.items())
+            kept = [KeptSession(digest, self.port, one.person, one.opened) for digest, one in known]
+            keep_sessions(self._folder, self.port, kept)
+
+    def rename(self, session: Session, person: str) -> None:
+        """Somebody at a browser says who they are."""
+        with self._lock:
+            session.person = person
+            self._keep()
 
     def session(self, headers: Headers) -> Session | None:
         """The session that a request's headers prove."""
         if self.trusted_header is not None:
             named = headers.get(self.trusted_header, "").strip()
             if named:
-                return self._sessions.setdefault(f"header {named}", Session(named[:100]))
+                return self._proxied.setdefault(named, Session(named[:100]))
             if self.password is None:
                 return None
-        name = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
-        found = self._sessions.get(name)
-        if found is not None:
-            found.seen = time.monotonic()
-        return found
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        found = self._sessions.get(session_digest(self._key, cookie)) if cookie else None
+        return found if found is not None and time.time() - found.opened < LIFE_SECONDS else None
 
     def set_cookie(self, response: Response, session: str) -> None:
         """Give a browser its session."""
-        response.set_cookie(self.cookie, session, httponly=True, samesite="strict", path="/")
+        response.set_cookie(
+            self.cookie, session, max_age=int(LIFE_SECONDS), httponly=True, samesite="strict", path="/"
+        )
 
     def knows_host(self, header: str) -> bool:
         return host_of(header) in self.hosts if header else False

@@ -147,9 +147,9 @@ def state(bench: BenchNeed, person: PersonNeed) -> State:
 
 
 @router.put("/api/person")
-def put_person(bench: BenchNeed, session: SessionNeed, given: Person) -> State:
+def put_person(request: Request, bench: BenchNeed, session: SessionNeed, given: Person) -> State:
     """Say who is at this browser."""
-    session.person = given.name
+    _door(request).rename(session, given.name)
     return state_of(bench, given.name)
 
 

@@ -23,6 +23,7 @@ from ecbm.train.heads.activations import activate, activation_curvature, pick, t
 __all__ = [
     "ConceptObjective",
     "LabelObjective",
+    "add_up",
     "concept_curvature",
     "concept_losses",
     "concept_objective",
@@ -30,6 +31,7 @@ __all__ = [
     "label_objective",
     "label_residual",
     "least_subgradient",
+    "longest_sum",
     "rows_of",
     "weighted_product",
     "with_ones",
@@ -37,6 +39,9 @@ __all__ = [
 
 _CACHED_ROWS = 512
 """Rows of a design that are multiplied by at once: both products of a Hessian then find them in the cache."""
+_SUMMED_ROWS = 256
+"""Rows that a gradient's sums are made of at once. Each number then goes through this many additions and one for
+every piece, and not through one a sample: rounding is proven to be that much smaller, at no cost in time."""
 
 
 def with_ones(features: Tensor) -> Tensor:
@@ -99,6 +104,19 @@ def weighted_product(design: Tensor, weights: Tensor, vectors: Tensor) -> Tensor
     return out
 
 
+def add_up(residuals: Tensor, design: Tensor) -> Tensor:
+    """Σ_i r_i x_iᵀ (k, d) of residuals (k, n) and rows (n, d), in pieces."""
+    out = design.new_zeros(len(residuals), design.shape[1])
+    for part, rows in zip(residuals.split(_SUMMED_ROWS, 1), design.split(_SUMMED_ROWS), strict=True):
+        out.addmm_(part, rows)
+    return out
+
+
+def longest_sum(count: int) -> int:
+    """How many additions a number that :func:`add_up` gives for so many samples goes through at most."""
+    return min(count, _SUMMED_ROWS) + -(-count // _SUMMED_ROWS)
+
+
 class ConceptObjective:
     """J_C of k heads over one design; logits are (n, k). Heads of binary and continuous concepts are independent.
 
@@ -144,7 +162,7 @@ class ConceptObjective:
     def gradient(self, logits: Tensor, parameters: Tensor, rows: Tensor | None = None) -> Tensor:
         """∇J_C (k, d), of the concepts ``rows`` that logits and parameters are those of."""
         residual = concept_residual(logits, *self._of(rows), self._layout(rows))
-        gradient = (residual.T @ self.design).add_(parameters, alpha=self.l2)
+        gradient = add_up(residual.T, self.design).add_(parameters, alpha=self.l2)
         return tie(gradient, self._layout(rows))
 
     def curvature(self, logits: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -226,8 +244,8 @@ class LabelObjective:
 
     def _smooth_gradient(self, residual: Tensor, parameters: Tensor) -> Tensor:
         if self._equal is None:
-            return (residual * self.shares).T @ self.design + self.l2 * parameters
-        return (residual.T @ self.design).mul_(self._equal).add_(parameters, alpha=self.l2)
+            return add_up((residual * self.shares).T, self.design) + self.l2 * parameters
+        return add_up(residual.T, self.design).mul_(self._equal).add_(parameters, alpha=self.l2)
 
     def curvature(self, probabilities: Tensor) -> Tensor:
         """(n, classes): the Hessian's diagonal block of class c is Bᵀ diag(c_c) B + β."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ecbm.edit.alignment import Alignment, align
 from ecbm.edit.carry import carry
-from ecbm.edit.certificate import certify, spectral_bound
+from ecbm.edit.certificate import Evidence, certify, spectral_bound
 from ecbm.edit.edit import Edit
 from ecbm.edit.editor import Editor
 from ecbm.edit.report import Measured, json_ready
@@ -151,18 +151,19 @@ def _measured(state: EditorState, alignment: Alignment, model: ConceptBottleneck
     measured = Measured(model, alignment, design @ rows_of(model.concept_head).T)
     gradient = measured.concept_gradient(design)
     joint = model.recipe.regime == "joint"
-    bound = certify(
-        model,
+    evidence = Evidence(
         design.norm(dim=1),
+        measured.logits,
+        alignment.terms_after,
         gradient,
         measured.bottleneck,
         measured.label_residual,
         float(measured.label_gradient.norm()),
         validation,
-        "both heads" if model.recipe.is_linear and not joint else "the heads, given the backbone's features",
-        concept_head_fixed=joint,
-        design_norm=spectral_bound(design),
+        spectral_bound(design),
     )
+    covers = "both heads" if model.recipe.is_linear and not joint else "the heads, given the backbone's features"
+    bound = certify(model, evidence, covers, concept_head_fixed=joint)
     scaling = model.target_scaling
     said = bound if scaling is None else bound.of_number(float(scaling[1]))
     return {

@@ -120,8 +120,8 @@ class _Ranking:
         self.wanted = self._wanted(concepts)
         records, mine = self.named.records, self.named.mine
         self.answered = ~records.truth.isnan()
-        self.wrong = learn(records, inspection.findings.wrong)
         self.judged = mine[:, None] & (records.weights > 0) & records.on_its_own
+        self.wrong = learn(records, inspection.findings.wrong, self.judged)
         self.given = {(answer.id, answer.concept): answer for answer in answers}
 
     def _wanted(self, concepts: tuple[str, ...]) -> set[str] | None:

@@ -7,34 +7,36 @@ interval, and the sentence says so.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ecbm.show.reproduce.comparing import NO_OP, RETRAIN
-from ecbm.show.reproduce.findings import mean_of, spread_of
+from ecbm.show.reproduce.comparing import METHODS, NO_OP, RETRAIN
+from ecbm.show.reproduce.findings import mean_of, number, spread_of
 from ecbm.show.reproduce.pieces import Piece
+from ecbm.show.reproduce.telling.prose import capital, joined, percent, short
 
 __all__ = [
+    "AUTO",
+    "TUNED",
+    "WRITTEN",
     "Difference",
     "Entries",
-    "closeness",
+    "Level",
     "collected",
     "difference",
-    "effect_on",
-    "joined",
     "row_of",
-    "times",
     "values_of",
 ]
 
+AUTO, WRITTEN, TUNED = (METHODS[key] for key in ("auto", "ekfac, as written", "fine-tuning"))
 Values = Sequence[tuple[Piece, dict[str, Any]]]
-Entries = dict[str, list[dict[str, Any]]]
+Entries = Mapping[str, Sequence[dict[str, Any]]]
 """Rows by method, one entry a repetition."""
 
 
-def collected(values: Values) -> dict[str, Entries]:
+def collected(values: Values) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """By title and method, in the order of the pieces; an entry knows its repetition."""
-    found: dict[str, Entries] = {}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for piece, value in values:
         for name, row in value["rows"].items():
             entry = row | {"repetition": piece.repetition, "training_seconds": value["training_seconds"]}
@@ -65,12 +67,22 @@ def row_of(title: str, method: str, entries: Sequence[dict[str, Any]]) -> dict[s
     return row
 
 
+# Closures nearer to 0 than this are not told from doing nothing in words, whatever their interval.
+_ALIKE = 0.005
+
+
 @dataclasses.dataclass(frozen=True)
 class Difference:
     """A mean difference over repetitions with half of its 95 % interval; ``None`` of one repetition."""
 
     mean: float
     half: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Difference | None:
+        """Of one value a repetition."""
+        mean = mean_of(values)
+        return None if mean is None else cls(mean, spread_of(values, interval=True))
 
     @property
     def certain(self) -> bool:
@@ -79,92 +91,114 @@ class Difference:
 
     def words(self, form: str = "+.4f") -> str:
         """As a number with what is known of its spread."""
-        if self.half is None:
-            return f"{self.mean:{form}} (one repetition, no interval)"
-        return f"{self.mean:{form}} ± {self.half:{form.replace('+', '')}}"
+        text = number(self.mean, form)
+        return text if self.half is None else f"{text} ± {self.half:{form.replace('+', '')}}"
 
 
 def difference(one: Sequence[dict[str, Any]], other: Sequence[dict[str, Any]], key: str) -> Difference | None:
     """One minus other, paired by repetition; ``None`` where no repetition has both."""
     theirs = {entry["repetition"]: entry.get(key) for entry in other}
     pairs = [(entry.get(key), theirs.get(entry["repetition"])) for entry in one]
-    values = [a - b for a, b in pairs if a is not None and b is not None]
-    mean = mean_of(values)
-    return None if mean is None else Difference(mean, spread_of(values, interval=True))
+    return Difference.of([a - b for a, b in pairs if a is not None and b is not None])
 
 
-def effect_on(key: str, name: str, entries: Entries) -> str:
-    """Whether retraining itself moves a figure: if not, that figure cannot tell an edit from no edit."""
-    moved = difference(entries[RETRAIN], entries[NO_OP], key)
-    if moved is None:
-        return ""
-    text = f"retraining moves {name} by {moved.words()} against doing nothing"
-    if moved.half is None:
-        return text
-    if moved.certain:
-        return f"{text}, which is beyond its interval"
-    return (
-        f"{text}, which is within its interval, so {name} near retraining's does not tell an edit from no edit here"
-    )
+class Level:
+    """One kind of edit: where every method ends between the unedited model and retraining, and what it takes.
 
-
-# Closures that differ by less are not told apart in words.
-_ALIKE = 0.005
-
-
-def _closures(entries: Entries, methods: Sequence[str], key: str) -> dict[str, float]:
-    known = {name: mean_of(values_of(entries.get(name, ()), key)) for name in methods}
-    return {name: value for name, value in known.items() if value is not None}
-
-
-def closeness(entries: Entries, methods: Sequence[str]) -> list[str]:
-    """Which method ends closest to retraining, what another seed gives, and which end farther than no edit.
-
-    Of concepts; of classes where no method moves the concepts (a concept was removed and the backbone left alone).
+    Parameters
+    ----------
+    entries
+        Rows by method.
+    of
+        Whose probabilities count: ``"concept"``, or ``"class"`` where the edit is about classes, or removes
+        concepts and leaves those that stay as they are.
     """
-    key, what, reached = "closure", "concept", _closures(entries, methods, "closure")
-    if all(abs(value) < _ALIKE for value in reached.values()):
-        key, what, reached = "class_closure", "class", _closures(entries, methods, "class_closure")
-    if not reached:
-        return []
-    best = max(reached, key=lambda name: reached[name])
-    if reached[best] < _ALIKE:
-        said = f"no method comes closer to the retrained {what} probabilities than doing nothing"
-    else:
-        nearest = joined(name for name in reached if reached[best] - reached[name] < _ALIKE)
-        said = f"closest to the retrained {what} probabilities: {nearest}, with a closure of {reached[best]:.2f}"
-    floor = mean_of(values_of(entries[RETRAIN], key))
-    if floor is not None:
-        said += f"; another seed of retraining has {floor:.2f}"
-    halves = {name: spread_of(values_of(entries[name], key), interval=True) or 0.0 for name in reached}
-    worse = joined(f"{name} ({v:.2f})" for name, v in reached.items() if v < -max(halves[name], _ALIKE))
-    alike = joined(
-        f"{name} ({v:.2f} ± {halves[name]:.2f})" for name, v in reached.items() if _ALIKE < halves[name] >= abs(v)
-    )
-    sentences = [said, *([f"farther from retraining than doing nothing: {worse}"] if worse else [])]
-    return [*sentences, *([f"not told from doing nothing: {alike}"] if alike else [])]
 
+    def __init__(self, entries: Entries, of: str) -> None:
+        self.entries, self.of = entries, of
+        self.key = "closure" if of == "concept" else "class_closure"
+        self.methods = [name for name in METHODS.values() if name in entries]
+        found = {name: Difference.of(values_of(entries[name], self.key)) for name in self.methods}
+        self.closures = {name: closure for name, closure in found.items() if closure is not None}
+        self.repeated = any(closure.half is not None for closure in self.closures.values())
 
-def times(entries: Entries, methods: Sequence[str]) -> str:
-    """How long edits take beside retraining."""
-    rows = {name: row_of("", name, entries[name]) for name in methods if name in entries}
-    shares = {name: row["share_of_retraining"] for name, row in rows.items() if row.get("share_of_retraining")}
-    if not shares:
-        return ""
-    faster = joined(f"{name} {share:.1%}" for name, share in shares.items() if share < 1)
-    slower = joined(f"{name} ({share:.1f} times as long)" for name, share in shares.items() if share >= 1)
-    said = f"of retraining's time: {faster}" if faster else ""
-    long = f"longer than retraining: {slower}" if slower else ""
-    return "; ".join(part for part in (said, long) if part)
+    @property
+    def seeds(self) -> float | None:
+        """The closure of retraining under another seed."""
+        return mean_of(values_of(self.entries[RETRAIN], self.key))
 
+    def closer(self, name: str) -> bool:
+        """Whether a method ends closer to retraining than the unedited model, beyond the interval."""
+        found = self.closures.get(name)
+        return found is not None and found.certain and found.mean > _ALIKE
 
-def joined(words: Iterable[str]) -> str:
-    """Words in a sentence, all of them.
+    def farther(self, name: str) -> bool:
+        """Whether it ends farther away, beyond the interval."""
+        found = self.closures.get(name)
+        return found is not None and found.certain and found.mean < -_ALIKE
 
-    Examples
-    --------
-    >>> joined(["a", "b", "c"]), joined(["a"]), joined([])
-    ('a, b and c', 'a', '')
-    """
-    found = list(words)
-    return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
+    def share(self, name: str) -> float | None:
+        """Of retraining's time."""
+        share: float | None = row_of("", name, self.entries[name]).get("share_of_retraining")
+        return share
+
+    def moved(self, key: str) -> Difference | None:
+        """What retraining itself changes of a figure, against doing nothing."""
+        return difference(self.entries[RETRAIN], self.entries[NO_OP], key)
+
+    # -- sentences -----------------------------------------------------------------------------------------------
+
+    def standing(self) -> list[str]:
+        """Who ends closer to retraining than the unedited model, who farther, and what another seed gives."""
+        if not self.closures:
+            return []
+        ranked = sorted(self.closures, key=lambda name: -self.closures[name].mean)
+        seeds = "" if self.seeds is None else f"; another seed of retraining {number(self.seeds)}"
+        if not self.repeated:
+            return [f"Closure of {self.of} probabilities (one repetition): {self._listed(ranked)}{seeds}."]
+        groups = {
+            f"Closer to the retrained {self.of} probabilities than no edit": [n for n in ranked if self.closer(n)],
+            "Farther from them than no edit": [name for name in ranked if self.farther(name)],
+            "Not told from no edit": [n for n in ranked if not self.closer(n) and not self.farther(n)],
+        }
+        said = [f"{words}: {self._listed(names)}." for words, names in groups.items() if names]
+        if not groups[next(iter(groups))]:
+            said.insert(0, f"No method comes closer to the retrained {self.of} probabilities than no edit.")
+        if self.seeds is not None:
+            said.append(f"Closure of another seed of retraining: {number(self.seeds)}.")
+        return said
+
+    def _listed(self, names: Sequence[str]) -> str:
+        return joined(f"{short(name)} {self.closures[name].words('.2f')}" for name in names)
+
+    def effect(self, key: str, what: str) -> str:
+        """Whether retraining itself moves a figure: if not, that figure cannot tell an edit from no edit."""
+        moved = self.moved(key)
+        if moved is None:
+            return ""
+        said = f"Retraining changes {what} by {moved.words()}"
+        if moved.half is None:
+            return f"{said} (one repetition, no interval)."
+        return f"{said}, {'beyond' if moved.certain else 'within'} its interval."
+
+    def against_tuning(self) -> str:
+        """``auto`` against fine-tuning of equal work, in closure."""
+        gap = difference(self.entries.get(AUTO, ()), self.entries.get(TUNED, ()), self.key)
+        if gap is None:
+            return ""
+        words = f"closure {gap.words('+.2f')}"
+        if gap.half is None:
+            return f"{capital(AUTO)} against fine-tuning of equal work: {words}."
+        if not gap.certain:
+            return f"{capital(AUTO)} and fine-tuning of equal work are not told apart ({words})."
+        return f"{capital(AUTO)} is {'ahead of' if gap.mean > 0 else 'behind'} fine-tuning of equal work ({words})."
+
+    def times(self) -> str:
+        """How long edits take beside retraining."""
+        shares = {name: self.share(name) for name in self.methods}
+        known = {name: share for name, share in shares.items() if share}
+        faster = joined(f"{short(name)} {percent(share)}" for name, share in known.items() if share < 1)
+        slower = joined(f"{short(name)} ({share:.1f} times)" for name, share in known.items() if share >= 1)
+        said = [f"of retraining's time: {faster}"] if faster else []
+        said += [f"longer than retraining: {slower}"] if slower else []
+        return f"{capital('; '.join(said))}." if said else ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ecbm.show.reproduce.case import Case
-from ecbm.show.reproduce.findings import Column, Figure, Findings, Table, mean_of
+from ecbm.show.reproduce.findings import Column, Detail, Figure, Findings, Table, mean_of, number
 from ecbm.show.reproduce.telling.comparisons import Values
-from ecbm.show.reproduce.telling.concept_importance import agreement
+from ecbm.show.reproduce.telling.concept_importance import agreement, beyond_chance
+from ecbm.show.reproduce.telling.prose import joined, of_all, whole
 
 COLUMNS = (
     Column("class", "class"),
@@ -43,26 +44,60 @@ def tell(case: Case, values: Values) -> Findings:
         for name, found in ranked.items()
         for place in range(top)
     ]
-    sentences = _sentences(changes, top)
     caption = (
         f"The {top} most influential concepts of a class by editing and by retraining, with what the model says of "
         "the picture: ● present, ○ absent; names in both lists are dark"
     )
     size = (9, 0.6 + 2.2 * len(classes))
     figure = Figure("", caption, lambda canvas: _draw(canvas, case, classes, ranked), size)
-    return Findings("visual", case.setting("title"), [Table("", "", COLUMNS, rows)], [figure], sentences)
+    lead = leading(changes, top)
+    summary = in_short(changes, top)
+    details = [Detail("By class", by_class(changes, top))]
+    table = Table("", "", COLUMNS, rows)
+    return Findings("visual", case.setting("title"), [table], [figure], summary, lead, details)
 
 
-def _sentences(changes: dict[str, dict[str, dict[str, float]]], top: int) -> list[str]:
+Changes = dict[str, dict[str, dict[str, float]]]
+"""Changes of the class loss by class, kind and concept."""
+
+_WAYS = {"auto": "auto", "theorem": "theorem 4.3"}
+
+
+def in_short(changes: Changes, top: int) -> str:
+    """What editing and retraining share in the mean over classes."""
     count = len(next(iter(changes.values()))["retrain"])
-    said = []
-    for kind, what in (("auto", "Editing (auto)"), ("theorem", "Theorem 4.3")):
+    shared = mean_of([agreement(of["auto"], of["retrain"], top)[0] for of in changes.values()]) or 0.0
+    return (
+        f"Of a class's {top} most influential concepts auto and retraining share {whole(shared)} in the mean "
+        f"(chance: {whole(top * top / count)}; the paper: 9 of 10)."
+    )
+
+
+def leading(changes: Changes, top: int) -> list[str]:
+    """How many of the first concepts editing and the theorem share with retraining, beside chance."""
+    count, said = len(next(iter(changes.values()))["retrain"]), []
+    for kind, what in _WAYS.items():
         found = [agreement(of[kind], of["retrain"], top) for of in changes.values()]
-        shared = ", ".join(f"{one[0]} of {top} for {name}" for one, name in zip(found, changes, strict=True))
+        shared, correlation = (mean_of([one[place] for one in found]) or 0.0 for place in (0, 1))
+        beyond = sum(beyond_chance([one], top, count) for one in found)
         said.append(
-            f"{what} and retraining share {shared} (by chance {top * top / count:.1f} of {top}; the paper reports "
-            f"9 of 10); Spearman's correlation over all concepts is {mean_of([one[1] for one in found]):.2f}."
+            f"{what} shares {whole(shared)} with retraining in the mean, which is beyond chance for "
+            f"{of_all(beyond, len(found), 'classes')} (Spearman's correlation over all {count}: "
+            f"{number(correlation)})"
         )
+    return [f"Of a class's {top} most influential concepts {'; '.join(said)}.", _chance(top, count)]
+
+
+def _chance(top: int, count: int) -> str:
+    return f"Two random rankings share {whole(top * top / count)} of {top}; the paper reports 9 of 10."
+
+
+def by_class(changes: Changes, top: int) -> list[str]:
+    """Shared concepts of every class."""
+    said = []
+    for kind, what in _WAYS.items():
+        shared = (f"{agreement(of[kind], of['retrain'], top)[0]} for {name}" for name, of in changes.items())
+        said.append(f"Shared by {what} and retraining, of {top}: {joined(shared)}.")
     return said
 
 
