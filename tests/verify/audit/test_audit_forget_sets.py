@@ -11,6 +11,7 @@ from ecbm.edit.state import EditorState
 from ecbm.errors import InputError
 from ecbm.verify.audit.forget_sets import KINDS, choose_pool, pool_of_ids, self_influence
 from kit import newton_logistic, tabular
+from types_kit import mixed
 
 RECIPE = ecbm.Recipe(backbone="linear")
 
@@ -104,5 +105,31 @@ def test_named_samples_are_the_forgotten_ones(known: tuple[ecbm.Dataset, EditorS
 def test_too_little_data_is_refused() -> None:
     data = tabular(20, 3)
     state = ecbm.Editor(ecbm.train(data, RECIPE), data).state
-    with pytest.raises(InputError, match="has room for"):
+    with pytest.raises(InputError, match="random training samples: there is room for"):
         choose_pool(state, data, "random", 50, 0)
+
+
+def test_a_subgroup_of_a_typed_concept_is_one_of_its_values() -> None:
+    data = mixed(240, seed=3)
+    train, state = data.split("train"), ecbm.Editor(ecbm.train(data, RECIPE), data).state
+    by_type = {concept.type: concept for concept in train.layout.concepts}
+    for kind in ("categorical", "ordinal"):
+        concept = by_type[kind]
+        labels = train.concepts[:, list(concept.columns)]
+        values = [concept.value_of(row.tolist()) for row in labels]
+        value = max({v for v in values if v is not None}, key=values.count)
+        name = f"{concept.name}={value if isinstance(value, str) else f'{value:g}'}"
+        pool = choose_pool(state, data, "subgroup", 4, 0, name)
+        assert {values[train.row(one)] for one in pool.ids} == {value}
+        with pytest.raises(InputError, match=rf"of the type {kind}, not a group; name one of its values: .*="):
+            choose_pool(state, data, "subgroup", 4, 0, concept.name)
+    with pytest.raises(InputError, match="of the type continuous, not a group; name a class"):
+        choose_pool(state, data, "subgroup", 4, 0, by_type["continuous"].name)
+
+
+def test_a_group_that_is_too_small_is_named(known: tuple[ecbm.Dataset, EditorState]) -> None:
+    data, _ = known
+    few = data.replace(labels=torch.where(torch.arange(len(data)) < 6, 2, data.labels.clamp_max(1)))
+    state = ecbm.Editor(ecbm.train(few, RECIPE), few).state
+    with pytest.raises(InputError, match=r"of class '\w+': there is room for 1 .*name a larger group"):
+        choose_pool(state, few, "subgroup", 4, 0, few.class_names[2])

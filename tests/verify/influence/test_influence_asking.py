@@ -8,6 +8,7 @@ import torch
 import ecbm
 import number_kit
 import types_kit
+from ecbm.errors import InputError
 from ecbm.verify.influence.asking import Influence
 from kit import pictures, tabular
 
@@ -175,3 +176,18 @@ def test_ekfac_of_a_deep_model_answers_every_kind_and_agrees_in_sign_with_the_he
     assert len(found.labels()) == data.split("train").concepts.numel()
     assert len(found.concepts()) == 5
     assert editor.state.has_curvature("true")
+
+
+def test_what_cannot_be_carried_out_is_left_unmeasured():
+    """The last sample of a class cannot be removed; the table says so in its row and measures the others."""
+    data = tabular(90, 6, seed=1)
+    train = [row for row, split in enumerate(data.splits) if split == "train"]
+    labels = data.labels.clamp_max(1)
+    labels[train[4]] = 2
+    lonely = data.replace(labels=labels)
+    asked = Influence(ecbm.Editor(ecbm.train(lonely, ecbm.Recipe(backbone="linear")), lonely))
+    table = asked.samples("val", exact=len(train))
+    missing = table["actual"].isna()
+    assert table["id"][missing].tolist() == [data.ids[train[4]]]
+    with pytest.raises(InputError, match="without a training sample"):
+        asked.group_change([data.ids[train[4]], data.ids[train[5]]], asked.target("val"))

@@ -12,6 +12,7 @@ import ecbm
 from ecbm.verify.suggest.finding import find_wrong
 from ecbm.verify.suggest.inspection import Inspection
 from ecbm.verify.suggest.read_answers import Answer
+from kit import tabular
 from types_kit import mixed
 
 
@@ -97,6 +98,22 @@ def test_wrong_classes_are_found():
     assert sum(s.id in ids for s in found) >= 0.8 * len(ids)
     said = [s.value == clean.label_of(clean.row(s.id)) for s in found if s.id in ids]
     assert sum(said) >= 0.85 * len(said)
+
+
+def test_a_class_of_one_sample_is_not_judged_and_not_proposed():
+    """No model that did not see the sample has seen its class: that it says another one means nothing."""
+    data = tabular(200, 6, seed=4)
+    labels, lonely = data.labels.clamp_max(1), data.splits.index("train")
+    labels[lonely] = 2
+    spoilt = data.replace(labels=labels)
+    found = ecbm.suggest(ecbm.train(spoilt, ecbm.Recipe(backbone="linear")), spoilt, least=0.0)
+    classes = [one for one in found if one.concept is None]
+    assert classes
+    assert data.ids[lonely] not in {one.id for one in classes}
+    assert not any(one.value == data.class_names[2] for one in classes)
+    assert any(
+        "too few samples to judge class labels" in note and data.class_names[2] in note for note in found.notes
+    )
 
 
 def test_habits_of_known_annotators_are_compared_in_words():

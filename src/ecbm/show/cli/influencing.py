@@ -120,6 +120,7 @@ def influence(
         _show_set(frame, target.words, now)
     else:
         _show(frame, kind, target.words, now, top or _SHOWN)
+        _say_unmeasured(frame, exact)
     if out is not None:
         say(f"written: {out}")
     if not exactly:
@@ -143,6 +144,12 @@ def _ends(frame: pandas.DataFrame, most: int) -> pandas.DataFrame:
     if len(frame) <= 2 * most:
         return frame
     return pandas.concat([frame.iloc[:most], frame.iloc[-most:]], ignore_index=True)
+
+
+def _say_unmeasured(frame: pandas.DataFrame, exact: int) -> None:
+    missing = int(frame["actual"].iloc[:exact].isna().sum()) if "actual" in frame else 0
+    if missing:
+        say(f"not measured: {missing}, for a class would be left without a training sample, or no concept at all")
 
 
 def _show_set(frame: pandas.DataFrame, words: str, now: float) -> None:

@@ -95,9 +95,10 @@ def choose_pool(
     rows = room_in(train, order, 3 * count)
     each = len(rows) // 3
     if each < FEWEST:
+        advice = "name a larger group" if kind == "subgroup" else "use more data"
         raise InputError(
-            f"the training split has room for {each} samples to be forgotten, with as many left out and as many "
-            f"kept; an audit needs {FEWEST}: use more data"
+            f"{words}: there is room for {each} to be forgotten, with as many left out and as many kept, for half "
+            f"of every class must stay; an audit needs {FEWEST}: {advice}"
         )
     rows = draw.permutation(rows[: 3 * each])
     ids = tuple(train.ids[row] for row in rows)
@@ -131,17 +132,41 @@ def pool_of_ids(data: Dataset, ids: Sequence[str], seed: int) -> Pool:
 
 
 def _group(train: Dataset, group: str | None) -> tuple[NDArray[np.bool_], str]:
+    groups = _groups(train)
     if group is None and not train.predicts_number:
         group = train.class_names[int(torch.bincount(train.labels).argmax())]
     if group is None:
-        present = (train.concepts.nan_to_num(0.0) >= 0.5).sum(0)
-        group = train.concept_names[int(present.argmax())]
+        sizes = {name: int(inside.sum()) for name, inside in groups.items()}
+        group = max(sizes, key=lambda name: sizes[name], default="")
     if not train.predicts_number and group in train.class_names:
         return (train.labels == train.class_index(group)).numpy(), f"training samples of class {group!r}"
-    if group in train.concept_names:
-        present = train.concepts[:, train.concept_index(group)].nan_to_num(0.0) >= 0.5
-        return present.numpy(), f"training samples with {group!r}"
-    raise unknown_name("class or concept", group, [*train.class_names, *train.concept_names])
+    if group in groups:
+        return groups[group].numpy(), f"training samples with {group!r}"
+    if group in train.layout.by_name:
+        kind = train.layout.by_name[group].type
+        own = [name for name in groups if name.startswith(f"{group}=")]
+        said = f"name one of its values: {', '.join(own[:6])}" if own else "name a class or another concept"
+        raise InputError(f"{group!r} is a concept of the type {kind}, not a group; {said}")
+    raise unknown_name("class or concept", group, [*([] if train.predicts_number else train.class_names), *groups])
+
+
+def _groups(train: Dataset) -> dict[str, Tensor]:
+    """(n,) who belongs to the groups that concepts make, by name: yes/no concepts, values, thresholds."""
+    found: dict[str, Tensor] = {}
+    for concept in train.layout.concepts:
+        columns = list(concept.columns)
+        labels, known = train.concepts[:, columns], ~train.concepts[:, columns[0]].isnan()
+        if concept.type == "continuous":
+            continue
+        if concept.type != "binary":
+            code = labels.argmax(1) if concept.type == "categorical" else (labels >= 0.5).sum(1)
+            for one in code[known].unique().tolist():
+                inside = known & (code == one)
+                value = concept.value_of(labels[int(inside.nonzero()[0])].tolist())
+                found[f"{concept.name}={value if isinstance(value, str) else f'{value:g}'}"] = inside
+        for column in columns:
+            found[train.concept_names[column]] = train.concepts[:, column].nan_to_num(0.0) >= 0.5
+    return found
 
 
 def room_in(train: Dataset, order: NDArray[np.int64], most: int, taken: Sequence[int] = ()) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -302,7 +303,9 @@ class Influence:
         return pandas.DataFrame({"id": None, "concept": names, "change": changes[rows].numpy()})
 
     def _actual(self, kind: str, frame: pandas.DataFrame, target: Target, count: int) -> list[float]:
-        """What really happens, for the first rows; NaN for the others."""
+        """What really happens, for the first rows; NaN for the others, and where the edit cannot be made: the last
+        sample of a class, the last concept.
+        """
         found = [float("nan")] * len(frame)
         count = min(count, len(frame))
         with progress("Solving again", count) as bar:
@@ -316,7 +319,8 @@ class Influence:
                     edit = Edit(correct_concepts=[(row["id"], row["concept"], value)])
                 else:
                     edit = Edit(remove_concepts=[row["concept"]])
-                found[place] = actual_change(self.editor, target, edit)
+                with contextlib.suppress(InputError):
+                    found[place] = actual_change(self.editor, target, edit)
                 bar.advance()
         return found
 
@@ -402,7 +406,7 @@ def influence(
         Only so many of the most harmful and of the most helpful; all by default.
     exact
         With a frozen backbone: carry the first so many changes out, each on its own, and add what really happens
-        as a column ``actual``.
+        as a column ``actual``; NaN where the edit cannot be made (the last sample of a class, the last concept).
     together
         Training samples that are removed as one set, or several sets by name: one row a set, with ``set``,
         ``samples`` (how many), ``change`` (with a frozen backbone by one Newton step on the samples that remain)

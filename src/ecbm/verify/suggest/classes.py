@@ -9,6 +9,8 @@ Self-confidence of a class and the pooling of a sample's labels are cleanlab's.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,9 +19,11 @@ from torch import Tensor
 from ecbm.verify.suggest.evidence import Evidence, Records
 from ecbm.verify.suggest.values import Valued, ValueFindings, judge
 
-__all__ = ["class_logits", "find_wrong_classes", "sample_quality"]
+__all__ = ["class_logits", "find_wrong_classes", "sample_quality", "small_classes"]
 
 _RIDGE = 0.1
+# A class of fewer samples has no mean to compare with: without the sample's fold nobody may be left of it.
+_FEWEST = 5
 
 
 def class_logits(inputs: Tensor, classes: Tensor, class_count: int, folds: Tensor) -> Tensor:
@@ -50,8 +54,21 @@ def find_wrong_classes(records: Records, evidence: Evidence, concepts: Tensor) -
     measured = concepts.new_zeros(n, 0) if records.measured is None else records.measured
     inputs = torch.cat([evidence.directions, 2 * records.weights * (concepts - 0.5), measured], 1)
     logits = class_logits(inputs, records.classes, count, records.folds)
-    everybody = torch.ones(n, dtype=torch.bool)
-    return judge([Valued(logits, records.classes, everybody)], records.held)[0]
+    few = small_classes(records)
+    logits[:, few] = -torch.inf
+    known = ~few[records.classes]
+    if int((~few).sum()) < 2:
+        known = torch.zeros_like(known)
+        logits = torch.zeros_like(logits)
+    found = judge([Valued(logits, records.classes, known)], records.held & known)[0]
+    # Nobody says anything about the others, so nothing speaks against them.
+    sure = torch.nn.functional.one_hot(records.classes, count).double()
+    return dataclasses.replace(found, probabilities=torch.where(known[:, None], found.probabilities, sure))
+
+
+def small_classes(records: Records) -> Tensor:
+    """(classes,) those with too few samples for their labels to be judged, or proposed."""
+    return torch.bincount(records.classes, minlength=records.class_count) < _FEWEST
 
 
 def sample_quality(

@@ -21,7 +21,7 @@ from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.suggest import items, lists
 from ecbm.verify.suggest.answers import learn, learn_alone
 from ecbm.verify.suggest.checks import spot_checks, without_the_class
-from ecbm.verify.suggest.classes import find_wrong_classes, sample_quality
+from ecbm.verify.suggest.classes import find_wrong_classes, sample_quality, small_classes
 from ecbm.verify.suggest.finding import Findings, find_wrong
 from ecbm.verify.suggest.named import NamedRecords, NumberLabels, records_of, with_answers
 from ecbm.verify.suggest.numbers import NumberFindings, judge_numbers
@@ -233,3 +233,7 @@ class _Ranking:
                 f"about {others:,.0f} of {int(known.sum()):,} validation labels are wrong too, so figures measured "
                 "on them are off; edits reach training labels alone"
             )
+        few = small_classes(self.named.records).nonzero().flatten().tolist() if self.named.has_classes else []
+        if few:
+            names = ", ".join(self.named.classes[one] for one in few[:5]) + (", …" if len(few) > 5 else "")
+            yield f"too few samples to judge class labels of, or to propose: {names}"
