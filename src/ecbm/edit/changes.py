@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
+from ecbm.read.concept_types import concept_of
 from ecbm.read.splits import SPLITS
 from ecbm.words import counted
 
@@ -89,7 +92,8 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
     labels = [(sample, label) for sample, label in edit.correct_labels if old_labels[sample] != label]
     left = dataclasses.replace(edit, correct_concepts=tuple(concepts), correct_labels=tuple(labels))
     asked = len(pairs) + len(edit.correct_labels)
-    splits = _splits(left, data)
+    splits = _splits([*(sample for sample, _ in (*moved, *labels)), *edit.remove_samples], edit.add_samples, data)
+    wholes = {concept_of(name, edit.concept_types) for name in (*edit.remove_concepts, *edit.add_concepts)}
     outside = {name: splits[name] for name in SPLITS if name != "train" and name in splits}
     return Changes(
         left,
@@ -103,17 +107,11 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
         asked,
         asked - len(moved) - len(labels),
         outside,
-        splits.get("train", 0) + len(edit.remove_concepts) + len(edit.add_concepts),
+        splits.get("train", 0) + len(wholes),
     )
 
 
-def _splits(edit: Edit, data: Dataset) -> dict[str, int]:
-    """How many labels and samples an edit changes in each split."""
-    counts: dict[str, int] = {}
-    named: list[Any] = [sample for sample, *_ in (*edit.correct_concepts, *edit.correct_labels)]
-    for sample in (*named, *edit.remove_samples):
-        split = data.splits[data.rows_by_id[sample]]
-        counts[split] = counts.get(split, 0) + 1
-    for split in edit.add_samples.splits if edit.add_samples is not None else ():
-        counts[split] = counts.get(split, 0) + 1
-    return counts
+def _splits(samples: Iterable[str], added: Dataset | None, data: Dataset) -> dict[str, int]:
+    """How many changes of samples, or of labels by their samples, are in each split."""
+    found = Counter(data.splits[data.rows_by_id[sample]] for sample in samples)
+    return found + Counter(added.splits if added is not None else ())
