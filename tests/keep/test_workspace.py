@@ -164,7 +164,7 @@ def test_an_edit_that_lost_the_race_is_refused_at_the_last_moment(workspace, mon
         return original(self, *arguments, **options)
 
     monkeypatch.setattr(ecbm.Editor, "apply", slow)
-    with pytest.raises(MovedOnError, match=r"corrected 2 class labels.*by anna"):
+    with pytest.raises(MovedOnError, match=r"now it is version 2 \(by anna: corrected 2 class labels"):
         workspace.edit(EDITS["concept labels"]())
     assert workspace.head == 2
     assert workspace.check()["ok"]

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from ecbm.edit.edit import Edit
     from ecbm.read.dataset import Dataset
 
-__all__ = ["Changes", "changes_of"]
+__all__ = ["FEW", "Changes", "changes_of"]
+
+# Below this a yes/no concept's share alone is uncertain by more than ten points either way.
+FEW = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Changes:
         How many labels and samples it changes in splits that no training term depends on, by split.
     inside
         How many of its changes are about the training split, or about a concept as a whole.
+    few
+        Training labels of new concepts that have fewer than :data:`FEW`.
     """
 
     edit: Edit
@@ -47,6 +52,7 @@ class Changes:
     unchanged: int
     outside: dict[str, int]
     inside: int
+    few: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """In sentences, what somebody who gave the edit may not expect of it."""
@@ -62,6 +68,9 @@ class Changes:
                 verb = "is" if number == 1 else "are"
                 what = f"{number:,} of its {counted(number + self.inside, 'change')} {verb} in"
             found.append(f"{what} {where}, on which no training term depends")
+        for name, count in self.few.items():
+            labels = counted(count, "training label")
+            found.append(f"new concept {name!r} has {labels}: what is learnt from so few says little")
         return found
 
 
@@ -108,7 +117,17 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
         asked - len(moved) - len(labels),
         outside,
         splits.get("train", 0) + len(wholes),
+        _few(edit, data),
     )
+
+
+def _few(edit: Edit, data: Dataset) -> dict[str, int]:
+    """How many training labels new concepts have that have hardly any; new samples may bring more of them."""
+    if edit.add_samples is not None:
+        return {}
+    learnt = set(data.split("train").ids) - set(edit.remove_samples) if edit.add_concepts else set()
+    counts = {concept_of(name, edit.concept_types): len(learnt & set(v)) for name, v in edit.add_concepts.items()}
+    return {name: count for name, count in counts.items() if count < FEW}
 
 
 def _splits(samples: Iterable[str], added: Dataset | None, data: Dataset) -> dict[str, int]:
