@@ -125,3 +125,11 @@ def test_edits_one_after_another_that_cancel_are_nothing():
     result = ecbm.Editor(MODEL, DATA).apply([there, there.inverse(DATA)])
     assert result.model is MODEL
     assert math.isclose(result.report["changed"]["terms"], 0)
+
+
+def test_a_new_concept_with_hardly_a_training_label_is_remarked():
+    some = {**dict.fromkeys(TRAIN.ids[:3], 1), **dict.fromkeys(DATA.split("test").ids, 0)}
+    (note,) = ecbm.Edit(add_concepts={"new": some}).changes(DATA).notes()
+    assert note == "new concept 'new' has 3 training labels: what is learnt from so few says little"
+    enough = {name: place % 2 for place, name in enumerate(TRAIN.ids[:20])}
+    assert ecbm.Edit(add_concepts={"new": enough}).changes(DATA).notes() == []

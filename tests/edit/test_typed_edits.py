@@ -300,6 +300,18 @@ def test_changes_count_labels_and_not_columns() -> None:
     assert len(changes.before.correct_concepts) == 3
 
 
+def test_a_removed_concept_counts_once_whatever_its_columns() -> None:
+    assert str(ecbm.Edit(remove_concepts=["colour", "severity"]).resolved(DATA)) == "remove 2 concepts"
+
+
+def test_changes_outside_training_are_counted_as_labels() -> None:
+    held = DATA.split("val").ids[0]
+    there = DATA.concept("severity").value_of(labels(DATA, held, "severity"))
+    edit = ecbm.Edit([(held, "severity", 0 if there else 3)], remove_concepts=["colour"])
+    (note,) = edit.resolved(DATA).changes(DATA).notes()
+    assert note == "1 of its 2 changes is in val, on which no training term depends"
+
+
 # -- real tables -------------------------------------------------------------------------------------------
 
 

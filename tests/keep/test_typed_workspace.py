@@ -11,6 +11,7 @@ import torch
 from workspace_kit import SIGNATURE, run
 
 import ecbm
+from ecbm.keep.compare import compare_versions
 from ecbm.keep.workspace import Workspace
 from kit import same_bytes
 from types_kit import edits, mixed
@@ -93,6 +94,15 @@ def test_an_erasure_forgets_a_sample_and_its_share_of_every_statistic(workspace:
     assert torch.equal(model.percentiles, retrained.percentiles)
     assert float(model.percentiles[0, -1]) < with_giant / 2
     assert workspace.check()["ok"]
+
+
+def test_removed_concepts_are_named_as_concepts_not_as_columns(workspace: Workspace) -> None:
+    version, _ = workspace.edit(ecbm.Edit(remove_concepts=["colour", "severity"]), **SIGNATURE)
+    assert workspace.version(version).summary["words"].startswith("removed 2 concepts")
+    shown = run("show", str(workspace.folder))
+    assert "  concept colour: removed\n  concept severity: removed\n" in shown
+    assert "::" not in shown
+    assert compare_versions(workspace, "1", "2")["data"]["concepts_removed"] == ["colour", "severity"]
 
 
 def test_an_onnx_export_says_the_same(workspace: Workspace, tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_an_edit_that_lost_the_race_is_refused_at_the_last_moment(workspace, mon
         return original(self, *arguments, **options)
 
     monkeypatch.setattr(ecbm.Editor, "apply", slow)
-    with pytest.raises(MovedOnError, match=r"corrected 2 class labels.*by anna"):
+    with pytest.raises(MovedOnError, match=r"now it is version 2 \(by anna: corrected 2 class labels"):
         workspace.edit(EDITS["concept labels"]())
     assert workspace.head == 2
     assert workspace.check()["ok"]
@@ -237,6 +237,21 @@ def test_versions_are_compared(workspace):
     assert found["data"]["samples_added"] == 2
     assert found["predictions"]["samples"] == len(workspace.data().split("test"))
     assert set(found["concepts"]) == set(workspace.model().concept_names)
+
+
+def test_versions_are_judged_by_the_same_samples_and_labels(workspace):
+    test = workspace.data().split("test")
+    other = next(name for name in test.class_names if name != test.label_of(0))
+    edit = ecbm.Edit(
+        correct_concepts=[(test.ids[1], name, 1 - float(test.concepts[1, 0])) for name in test.concept_names[:1]],
+        correct_labels=[(test.ids[0], other)],
+        remove_samples=[test.ids[2]],
+    )
+    workspace.edit(edit, "exact")
+    found = compare_versions(workspace, "1", "2")
+    assert found["predictions"]["changed"] == 0
+    for name, (before, after) in found["metrics"].items():
+        assert before == pytest.approx(after, abs=1e-9), name
 
 
 def test_an_export_stands_on_its_own_and_can_start_another_workspace(workspace, tmp_path):

@@ -193,3 +193,12 @@ def test_types_of_the_command_line():
     for wrong in (["severity"], ["=ordinal"], ["a=ordinal", "a=binary"]):
         with pytest.raises(InputError):
             types_from_flags(wrong)
+
+
+def test_columns_of_one_group_are_not_taken_for_pandas_dummies_of_its_first_word():
+    shapes = ["round", "band"] * 20
+    columns = {f"nucleus_shape={name}": [int(one == name) for one in shapes] for name in ("round", "band")}
+    table = pd.DataFrame({"label": ["a", "b"] * 20, **columns})
+    remarks = " ".join(ecbm.describe(table, features=np.zeros((40, 2))).remarks)
+    assert "'nucleus_shape': every row has exactly one of its 2 columns" in remarks
+    assert "'nucleus':" not in remarks

@@ -285,6 +285,12 @@ def test_a_concept_that_repeats_the_class_is_remarked(data: ecbm.Dataset) -> Non
     assert len(model.provenance.training["warnings"]) == 1
 
 
+def test_one_class_alone_is_remarked(data: ecbm.Dataset) -> None:
+    same = data.replace(labels=torch.zeros_like(data.labels), class_names=["ill"])
+    with pytest.warns(UserWarning, match="every sample has the class 'ill'"):
+        ecbm.train(same, LINEAR)
+
+
 @pytest.mark.parametrize("types", [{}, {"kind": "categorical"}])
 def test_a_group_that_repeats_the_class_is_remarked(data: ecbm.Dataset, types: dict[str, str]) -> None:
     groups = torch.nn.functional.one_hot(data.labels, 3).float()

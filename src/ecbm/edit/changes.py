@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 
+from ecbm.read.concept_types import concept_of
 from ecbm.read.splits import SPLITS
 from ecbm.words import counted
 
@@ -15,7 +18,10 @@ if TYPE_CHECKING:
     from ecbm.edit.edit import Edit
     from ecbm.read.dataset import Dataset
 
-__all__ = ["Changes", "changes_of"]
+__all__ = ["FEW", "Changes", "changes_of"]
+
+# Below this a yes/no concept's share alone is uncertain by more than ten points either way.
+FEW = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +42,8 @@ class Changes:
         How many labels and samples it changes in splits that no training term depends on, by split.
     inside
         How many of its changes are about the training split, or about a concept as a whole.
+    few
+        Training labels of new concepts that have fewer than :data:`FEW`.
     """
 
     edit: Edit
@@ -44,6 +52,7 @@ class Changes:
     unchanged: int
     outside: dict[str, int]
     inside: int
+    few: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """In sentences, what somebody who gave the edit may not expect of it."""
@@ -59,6 +68,9 @@ class Changes:
                 verb = "is" if number == 1 else "are"
                 what = f"{number:,} of its {counted(number + self.inside, 'change')} {verb} in"
             found.append(f"{what} {where}, on which no training term depends")
+        for name, count in self.few.items():
+            labels = counted(count, "training label")
+            found.append(f"new concept {name!r} has {labels}: what is learnt from so few says little")
         return found
 
 
@@ -89,7 +101,8 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
     labels = [(sample, label) for sample, label in edit.correct_labels if old_labels[sample] != label]
     left = dataclasses.replace(edit, correct_concepts=tuple(concepts), correct_labels=tuple(labels))
     asked = len(pairs) + len(edit.correct_labels)
-    splits = _splits(left, data)
+    splits = _splits([*(sample for sample, _ in (*moved, *labels)), *edit.remove_samples], edit.add_samples, data)
+    wholes = {concept_of(name, edit.concept_types) for name in (*edit.remove_concepts, *edit.add_concepts)}
     outside = {name: splits[name] for name in SPLITS if name != "train" and name in splits}
     return Changes(
         left,
@@ -103,17 +116,21 @@ def changes_of(edit: Edit, data: Dataset) -> Changes:
         asked,
         asked - len(moved) - len(labels),
         outside,
-        splits.get("train", 0) + len(edit.remove_concepts) + len(edit.add_concepts),
+        splits.get("train", 0) + len(wholes),
+        _few(edit, data),
     )
 
 
-def _splits(edit: Edit, data: Dataset) -> dict[str, int]:
-    """How many labels and samples an edit changes in each split."""
-    counts: dict[str, int] = {}
-    named: list[Any] = [sample for sample, *_ in (*edit.correct_concepts, *edit.correct_labels)]
-    for sample in (*named, *edit.remove_samples):
-        split = data.splits[data.rows_by_id[sample]]
-        counts[split] = counts.get(split, 0) + 1
-    for split in edit.add_samples.splits if edit.add_samples is not None else ():
-        counts[split] = counts.get(split, 0) + 1
-    return counts
+def _few(edit: Edit, data: Dataset) -> dict[str, int]:
+    """How many training labels new concepts have that have hardly any; new samples may bring more of them."""
+    if edit.add_samples is not None:
+        return {}
+    learnt = set(data.split("train").ids) - set(edit.remove_samples) if edit.add_concepts else set()
+    counts = {concept_of(name, edit.concept_types): len(learnt & set(v)) for name, v in edit.add_concepts.items()}
+    return {name: count for name, count in counts.items() if count < FEW}
+
+
+def _splits(samples: Iterable[str], added: Dataset | None, data: Dataset) -> dict[str, int]:
+    """How many changes of samples, or of labels by their samples, are in each split."""
+    found = Counter(data.splits[data.rows_by_id[sample]] for sample in samples)
+    return found + Counter(added.splits if added is not None else ())

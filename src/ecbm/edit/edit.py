@@ -17,7 +17,7 @@ from ecbm.edit.joining import append_samples, column_of
 from ecbm.edit.resolve import given_value, new_columns, resolve
 from ecbm.edit.tables import corrections_from, corrections_of
 from ecbm.errors import InputError, unknown_name
-from ecbm.read.concept_types import concept_groups
+from ecbm.read.concept_types import concept_groups, concept_of
 from ecbm.read.dataset import Dataset
 from ecbm.read.inputs import digest_rows
 from ecbm.words import counted
@@ -183,14 +183,16 @@ class Edit:
         parts = []
         if self.correct_concepts:
             samples = len({sample for sample, _, _ in self.correct_concepts})
-            labels = len({(sample, self._concept_of(name)) for sample, name, _ in self.correct_concepts})
+            labels = len(
+                {(sample, concept_of(name, self.concept_types)) for sample, name, _ in self.correct_concepts}
+            )
             parts.append(f"correct {counted(labels, 'concept label')} of {counted(samples, 'sample')}")
         if self.correct_labels:
             parts.append(f"correct {counted(len(self.correct_labels), 'class label')}")
         if self.remove_concepts:
-            parts.append(f"remove {counted(len(self.remove_concepts), 'concept')}")
+            parts.append(f"remove {counted(self._count(self.remove_concepts), 'concept')}")
         if self.add_concepts:
-            parts.append(f"add {counted(len(set(map(self._concept_of, self.add_concepts))), 'concept')}")
+            parts.append(f"add {counted(self._count(self.add_concepts), 'concept')}")
         if self.remove_samples:
             parts.append(f"remove {counted(len(self.remove_samples), 'sample')}")
         if self.add_samples is not None:
@@ -201,10 +203,8 @@ class Edit:
         """The edit in words, as one of ``data``: labels that are numbers are no class labels."""
         return str(self).replace("class label", "label") if data.predicts_number else str(self)
 
-    def _concept_of(self, column: str) -> str:
-        """The concept that a column belongs to, as far as the edit itself knows."""
-        (group,) = concept_groups([column])
-        return group if group in self.concept_types else column
+    def _count(self, columns: Iterable[str]) -> int:
+        return len({concept_of(column, self.concept_types) for column in columns})
 
     def __repr__(self) -> str:
         return f"<Edit: {self}>"

@@ -129,7 +129,8 @@ def resolve(edit: Edit, data: Dataset) -> Edit:
     if layout.plain and not edit.concept_types and all(_is_label(value) for _, _, value in edit.correct_concepts):
         return edit
     corrected, removed = _corrections(edit, data), _removed(edit, data)
-    named = {layout.owner[data.concept_index(column)] for _, column, _ in corrected}
+    columns = {*(column for _, column, _ in corrected), *removed}
+    named = {layout.owner[data.concept_index(column)] for column in columns}
     types = {layout.concepts[place].name: layout.concepts[place].type for place in named}
     types = {name: kind for name, kind in types.items() if kind != "binary"} | dict(edit.concept_types)
     _check_new(edit, data, removed)

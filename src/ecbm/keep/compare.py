@@ -9,6 +9,7 @@ import torch
 from ecbm.edit.edit import Edit
 from ecbm.errors import InputError
 from ecbm.keep.workspace import Workspace
+from ecbm.read.concept_types import concept_of
 from ecbm.read.dataset import Dataset
 from ecbm.train.model import ConceptBottleneck
 from ecbm.verify.evaluate import evaluate
@@ -22,7 +23,10 @@ _MOST = 20
 def compare_versions(
     workspace: Workspace, first: int | str, second: int | str, split: str | None = None
 ) -> dict[str, Any]:
-    """Compare two versions on the samples both have in a split (``test`` by default).
+    """Compare two versions on the samples both have in a split (``test`` by default), by the second one's labels.
+
+    Judged by its own labels, a version would seem to fall by a label that was corrected or a sample that was
+    removed, where no prediction differs.
 
     Returns
     -------
@@ -34,11 +38,12 @@ def compare_versions(
     data = workspace.data(a.version), workspace.data(b.version)
     chosen = split or next((name for name in ("test", "val", "train") if name in data[1].split_sizes), "train")
     parts = data[0].split(chosen), data[1].split(chosen)
-    metrics = [evaluate(model, part) for model, part in zip(models, parts, strict=True)]
     shared = [name for name in parts[0].ids if name in parts[1].rows_by_id]
     if not shared:
         raise InputError(f"versions {a.version} and {b.version} share no sample in the {chosen} split")
     both = [part.select([part.rows_by_id[name] for name in shared]) for part in parts]
+    judged = _relabelled(both[0], both[1]), both[1]
+    metrics = [evaluate(model, part) for model, part in zip(models, judged, strict=True)]
     logits = [model.concept_logits(part) for model, part in zip(models, both, strict=True)]
     concepts = {}
     for name in dict.fromkeys([*models[0].layout.by_name, *models[1].layout.by_name]):
@@ -60,6 +65,14 @@ def compare_versions(
         "concepts": concepts,
         "predictions": _predictions(models, logits, shared),
     }
+
+
+def _relabelled(part: Dataset, by: Dataset) -> Dataset:
+    """The same samples with the labels that ``by`` has of them, as far as it knows their concepts and classes."""
+    names = [name for name in part.concept_names if name in by.concept_names]
+    concepts = part.concepts.clone()
+    concepts[:, [part.concept_index(n) for n in names]] = by.concepts[:, [by.concept_index(n) for n in names]]
+    return part.replace(concepts=concepts, labels=by.labels if part.class_names == by.class_names else part.labels)
 
 
 def _said(model: ConceptBottleneck, logits: torch.Tensor, name: str) -> torch.Tensor:
@@ -97,7 +110,7 @@ def _data(before: Dataset, after: Dataset) -> dict[str, Any]:
         return {"same": True, "words": "the same"}
     if before.class_names != after.class_names:
         return {"same": False, "words": "the classes differ"}
-    edit = Edit.between(before, after)
+    edit = Edit.between(before, after).resolved(before)  # which knows what columns are one concept
     return {
         "same": False,
         "words": done(edit.said_of(before)),
@@ -107,7 +120,7 @@ def _data(before: Dataset, after: Dataset) -> dict[str, Any]:
         "class_labels_corrected": len(edit.correct_labels),
         "samples_removed": len(edit.remove_samples),
         "samples_added": 0 if edit.add_samples is None else len(edit.add_samples),
-        "concepts_removed": list(edit.remove_concepts),
-        "concepts_added": list(edit.add_concepts),
+        "concepts_removed": list(dict.fromkeys(concept_of(n, edit.concept_types) for n in edit.remove_concepts)),
+        "concepts_added": list(dict.fromkeys(concept_of(n, edit.concept_types) for n in edit.add_concepts)),
         "summary": counted(len(after), "sample"),
     }

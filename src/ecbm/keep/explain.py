@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ecbm.words import counted, local_time, summary_words
@@ -58,12 +58,24 @@ def _edit_lines(edit: dict[str, Any], before: dict[str, Any], target: str) -> It
     ]
     lines += [f"  {sample}: removed" for sample in edit.get("remove_samples", [])]
     lines += [f"  {sample}: added" for sample in edit.get("add_samples", [])]
-    lines += [f"  concept {name}: removed" for name in edit.get("remove_concepts", [])]
-    for name, values in edit.get("add_concepts", {}).items():
-        lines.append(f"  concept {name}: added, with {counted(len(values), 'label')}")
+    lines += [f"  concept {name}: removed" for name in _concepts(edit.get("remove_concepts", []), types)]
+    added = edit.get("add_concepts", {})
+    lines += [
+        f"  concept {name}: added, with {counted(len(added[column]), 'label')}"
+        for name, column in _concepts(added, types).items()
+    ]
     yield from lines[:_MOST]
     if len(lines) > _MOST:
         yield f"  … and {len(lines) - _MOST} more ('ecbm show --json' lists all)"
+
+
+def _concepts(columns: Iterable[str], types: Mapping[str, str]) -> dict[str, str]:
+    """The concepts that some columns are of, each with one of its columns."""
+    if not types:
+        return {column: column for column in columns}
+    from ecbm.read.concept_types import concept_of  # loads torch, which history does without
+
+    return {concept_of(column, types): column for column in columns}
 
 
 def said_labels(corrections: Sequence[dict[str, Any]], types: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

@@ -20,8 +20,8 @@ def moved_on_words(connection: sqlite3.Connection, expected: int | None, head: i
         author = connection.execute(
             "SELECT content FROM details WHERE sequence = ? AND part = 'author'", (row[1],)
         ).fetchone()
-        by = f" by {json.loads(author[0])}" if author else ""
-        what = f" ({summary_words(json.loads(row[0]))}{by})"
+        by = f"by {json.loads(author[0])}: " if author else ""
+        what = f" ({by}{summary_words(json.loads(row[0]))})"
     return (
         f"the model moved on since you looked: you started from version {expected}, now it is version "
         f"{head}{what}; nothing was changed: look at it with 'ecbm show' and run your edit again"

@@ -117,7 +117,9 @@ def group_remarks(table: Table, found: Sequence[Found]) -> list[str]:
     prefixes: dict[str, list[str]] = {}
     for name in single:
         head, mark, _ = name.rpartition("_")
-        if mark and head:
+        if (
+            mark and head and name in concept_groups([name])
+        ):  # 'nucleus_shape=round' is one of 'nucleus_shape' alone
             prefixes.setdefault(head, []).append(name)
     groups |= {head: tuple(names) for head, names in prefixes.items() if len(names) > 1 and head not in groups}
     remarks = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -31,6 +31,7 @@ __all__ = [
     "ConceptLayout",
     "check_concept_values",
     "concept_groups",
+    "concept_of",
     "layout_of",
     "plain_layout",
 ]
@@ -280,6 +281,18 @@ class ConceptLayout:
 def plain_layout(names: tuple[str, ...]) -> ConceptLayout:
     """Every column a binary concept."""
     return ConceptLayout(tuple(Concept(name, "binary", (column,)) for column, name in enumerate(names)), len(names))
+
+
+def concept_of(column: str, types: Collection[str]) -> str:
+    """The concept that a column belongs to, where ``types`` names the concepts that may have several columns.
+
+    Examples
+    --------
+    >>> concept_of("severity::>=2", {"severity": "ordinal"}), concept_of("wing=blue", {})
+    ('severity', 'wing=blue')
+    """
+    (group,) = concept_groups([column])
+    return group if group in types else column
 
 
 def layout_of(

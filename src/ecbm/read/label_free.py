@@ -30,15 +30,15 @@ from ecbm.read.features import read_features
 from ecbm.read.splits import split_by_id
 
 __all__ = [
-    "Calibration", "LabelFree", "calibrate", "concept_names_in", "label_free", "label_free_and_tell",
-    "similarities",
+    "UNLABELLED", "Calibration", "LabelFree", "calibrate", "concept_names_in", "label_free",
+    "label_free_and_tell", "similarities",
 ]  # fmt: skip
 
 # Two normal distributions of one spread have two modes from here on, whatever their shares near one half.
 _LEAST_SEPARATION = 2.0
 _STARTS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 _MOST_STEPS = 300
-_UNLABELLED = "unlabelled"
+UNLABELLED = "unlabelled"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +217,7 @@ def label_free_and_tell(
     if len(set(names)) < len(names):
         raise InputError(f"concept {next(n for n in names if names.count(n) > 1)!r} is named twice; name each once")
     samples = [f"row-{number}" for number in range(1, len(images) + 1)] if ids is None else list(map(str, ids))
-    classes = [_UNLABELLED] * len(images) if labels is None else [str(label) for label in labels]
+    classes = [UNLABELLED] * len(images) if labels is None else [str(label) for label in labels]
     for what, given in (("ids", samples), ("labels", classes)):
         if len(given) != len(images):
             raise InputError(f"{len(given)} {what} for {len(images)} image embeddings; give one a picture")

@@ -1,15 +1,30 @@
-"""Concepts that say the class in other words: a bottleneck over them explains nothing."""
+"""Labels from which nothing can be learnt: concepts that say the class in other words, and one class alone."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from ecbm.read.dataset import Dataset
+from ecbm.read.label_free import UNLABELLED
 
-__all__ = ["repeated_classes"]
+__all__ = ["label_warnings", "repeated_classes"]
 
 # Fewer labels than this agree by chance too often.
 _FEWEST = 10
+
+
+def label_warnings(train: Dataset) -> list[str]:
+    """What somebody should know about training labels before trusting a model of them."""
+    found = [
+        f"concept {name!r} repeats the class one to one: the model will explain the class by itself; leave it "
+        "out unless that is meant"
+        for name in repeated_classes(train)
+    ]
+    if not train.predicts_number and len(train.class_names) == 1 and train.class_names[0] != UNLABELLED:
+        found.append(
+            f"every training sample has the class {train.class_names[0]!r}: nothing is learnt about classes"
+        )
+    return found
 
 
 def repeated_classes(train: Dataset) -> list[str]:

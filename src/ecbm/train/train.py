@@ -37,7 +37,7 @@ from ecbm.train.loop import Augment, LoopResult, fit
 from ecbm.train.model import ConceptBottleneck, Provenance, linear_from
 from ecbm.train.recipe import Recipe
 from ecbm.train.release import Release
-from ecbm.train.repeats import repeated_classes
+from ecbm.train.repeats import label_warnings
 from ecbm.train.terms import (
     ConceptTerms,
     concept_scaling,
@@ -307,15 +307,11 @@ def _train(
     alpha, beta, tolerance = recipe.concept_regularisation, recipe.label_regularisation, recipe.head_tolerance
     joint, deep_stage = recipe.regime == "joint", not recipe.is_linear
     path = _checkpoint_file(checkpoint) if deep_stage else None
-    repeated = repeated_classes(train_data)
-    if repeated:
-        log["warnings"] = [
-            f"concept {name!r} repeats the class one to one: the model will explain the class by itself; leave it "
-            "out unless that is meant"
-            for name in repeated
-        ]
-        for text in log["warnings"]:
-            warnings.warn(text, stacklevel=4)
+    noticed = label_warnings(train_data)
+    if noticed:
+        log["warnings"] = noticed
+    for text in noticed:
+        warnings.warn(text, stacklevel=4)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         statistics = None

@@ -130,7 +130,7 @@ def diff(
         for name, (old, new) in result["metrics"].items()
     ]
     headers = ["metric", f"version {a}", f"version {b}", "change"]
-    print_table(headers, rows, title=f"On {result['split']}", drop=("change",))
+    print_table(headers, rows, title=f"On {result['split']}, by the labels of version {b}", drop=("change",))
     rows = [
         [name, *map(figure, row["accuracy"]), _change(*row["accuracy"]), str(row["predictions_changed"])]
         for name, row in result["concepts"].items()
