@@ -183,6 +183,18 @@ def _cleaned_alone(records: Records, evidence: Evidence, patterns: Patterns, rat
     return torch.where(patterns.touched, patterns.cleaned, cleaned)
 
 
+def _straightened(records: Records, patterns: Patterns, logits: Tensor, targets: Tensor) -> Tensor:
+    """The labels to predict, where exchanged ones are put right by the second level, which knows them better than
+    opinions that no other label entered. As inputs they stay as they were: they have read the labels they judge.
+    """
+    targets = targets.clone()
+    for swap in patterns.swaps:
+        labels = records.best[:, swap.concepts]
+        chances = fit_swap(logits[:, swap.concepts], labels, records.weights[:, swap.concepts]).chances
+        targets[:, swap.concepts] = labels + chances[:, None] * (labels.flip(1) - labels)
+    return targets
+
+
 def find_wrong(records: Records, groups: Tensor) -> Findings:
     """The chance that each label is wrong.
 
@@ -207,6 +219,7 @@ def find_wrong(records: Records, groups: Tensor) -> Findings:
         free = records.on_its_own & ~patterns.touched
         rate, alike = slip_rate(records, second.logits.clamp(-_SURE, _SURE), free, patterns.lists)
         cleaned = _cleaned_alone(records, evidence, patterns, rate)
+        targets = _straightened(records, patterns, second.logits.clamp(-_SURE, _SURE), targets)
         second = second_level(records, evidence, cleaned, targets, like=second)
         bar.advance()
         present, wrong = _chances(records, patterns, second.logits.clamp(-_SURE, _SURE), rate)
