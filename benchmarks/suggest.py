@@ -10,12 +10,12 @@ precision  the share of wrong labels among as many suggestions as there are wron
            best of its scorers *by the truth*, which is more than a user could choose.
 expected   the estimated number of wrong labels, divided by the true one.
 looks      how many labels a person has to look at until four fifths of the errors are found: by the ranking as it
-           is, and when the ranking learns from the answers after every round of questions (one draw). The least
-           possible number stands beside.
+           is, and when the ranking learns from the answers after every round of questions. The least possible
+           number stands beside.
 
 Constants of the method were chosen on the settings of ``--development`` with draws 0 and 1; reported are other
-settings with draws 10 and 11. A ``convnet`` is trained for each case (its features must have learnt the errors) and
-kept in ``--work``, as are finished cases; a run that was interrupted goes on where it stopped.
+settings with draws 10, 11 and 12. A ``convnet`` is trained for each case (its features must have learnt the errors)
+and kept in ``--work``, as are finished cases; a run that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from suggest_data import DEVELOPMENT, REPORTED, Case, available, case
 from suggest_scenarios import SCENARIOS
 from suggest_tables import markdown, show
 
-DRAWS = {True: (0, 1), False: (10, 11)}
+DRAWS = {True: (0, 1), False: (10, 11, 12)}
 FOUND = 0.8
 
 
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="keep every case")
     parser.add_argument("--markdown", type=Path, help="write the tables")
     parser.add_argument("--development", action="store_true", help="the settings that constants were chosen on")
-    parser.add_argument("--only", default="", help="settings or scenarios that contain this text")
+    parser.add_argument("--only", default="", help="cases whose setting/scenario contains this text")
     parser.add_argument("--draws", type=int, default=2, help="how many draws of each case")
     parser.add_argument("--no-questions", action="store_true", help="leave out how many looks are needed")
     parser.add_argument("--quick", action="store_true", help="tables only, one draw, no questions")
@@ -245,23 +245,22 @@ def main() -> None:
         for setting in settings
         for scenario in SCENARIOS
         for draw in draws
-        if options.only in setting or options.only in scenario
+        if options.only in f"{setting}/{scenario}"
     ]
     store = options.work / f"cases-{_digest()}.jsonl"
     known = [json.loads(line) for line in store.read_text().splitlines()] if store.is_file() else []
     done = {(c["setting"], c["scenario"], c["draw"]): c for c in known}
+    ask = not options.quick and not options.no_questions
     with progress("cases", len(wanted), sum(key in done for key in wanted)) as bar:
         silence()
-        for ask in (False, True):
-            for key in wanted:
-                first = key[2] == draws[0] and not options.quick and not options.no_questions
-                known_looks = key in done and (done[key]["looks"] is not None or not done[key]["errors"])
-                if key in done and (not ask or known_looks or not first):
-                    continue
-                bar.advance(int(key not in done))
-                done[key] = run_case(*key, options.work, ask)
-                with store.open("a") as file:
-                    file.write(json.dumps(done[key]) + "\n")
+        for key in wanted:
+            known_looks = key in done and (done[key]["looks"] is not None or not done[key]["errors"])
+            if key in done and (known_looks or not ask):
+                continue
+            bar.advance(int(key not in done))
+            done[key] = run_case(*key, options.work, ask)
+            with store.open("a") as file:
+                file.write(json.dumps(done[key]) + "\n")
     cases = [done[key] for key in wanted]
     if options.json:
         options.json.write_text(json.dumps({"cases": cases, "draws": list(draws)}, indent=1) + "\n")

@@ -17,12 +17,29 @@ RANKINGS = {
     "second level alone": "second level",
     "ours": "ours",
 }
-HEAD = ("labels wrong", *RANKINGS.values(), "expected / true", "looks: ranking", "looks: learning", "least")
+HEAD = (
+    "labels wrong",
+    *RANKINGS.values(),
+    "expected / true",
+    "looks: ranking",
+    "looks: learning",
+    "least",
+    "more looks",
+)
 
 
 def _mean(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     return f"{statistics.fmean(known):.2f}".removeprefix("0") if known else "–"
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    """The mean, and the least and the greatest where there are several."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return _mean(values)
+    least, most = (f"{value:.2f}".removeprefix("0") for value in (min(known), max(known)))
+    return f"{_mean(known)} ({least}–{most})"
 
 
 def _expected(cases: Sequence[dict[str, Any]]) -> str:
@@ -32,8 +49,12 @@ def _expected(cases: Sequence[dict[str, Any]]) -> str:
 
 
 def _looks(cases: Sequence[dict[str, Any]]) -> list[str]:
+    """Means over draws, and in how many of them learning took more looks than the ranking as it is."""
     asked = [c["looks"] for c in cases if c["looks"]]
-    return [f"{asked[0][name]:,}" for name in ("ranking", "looks", "least")] if asked else ["–"] * 3
+    if not asked:
+        return ["–"] * 4
+    means = [f"{statistics.fmean(a[name] for a in asked):,.0f}" for name in ("ranking", "looks", "least")]
+    return [*means, f"{sum(a['looks'] > a['ranking'] for a in asked)} of {len(asked)}"]
 
 
 def _lines(cases: Sequence[dict[str, Any]], setting: str) -> list[list[str]]:
@@ -41,7 +62,9 @@ def _lines(cases: Sequence[dict[str, Any]], setting: str) -> list[list[str]]:
     lines = []
     for scenario in dict.fromkeys(c["scenario"] for c in mine):
         some = [c for c in mine if c["scenario"] == scenario]
-        figures = [_mean([c["precision"][name] for c in some]) for name in RANKINGS]
+        figures = [
+            (_spread if name == "ours" else _mean)([c["precision"][name] for c in some]) for name in RANKINGS
+        ]
         lines.append([scenario, *figures, _expected(some), *_looks(some)])
     return lines
 

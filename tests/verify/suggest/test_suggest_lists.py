@@ -7,8 +7,12 @@ import math
 
 import pytest
 import torch
+from suggest_kit import precision, records
 
+from ecbm.verify.suggest.evidence import gather
 from ecbm.verify.suggest.exclusive import find_lists, fit_choice
+from ecbm.verify.suggest.finding import find_wrong
+from ecbm.verify.suggest.omissions import find_omissions
 
 
 def group(n: int = 1500, m: int = 3, rate: float = 0.05, seed: int = 0, two: bool = False):
@@ -72,3 +76,40 @@ def test_two_values_at_once_are_a_sign_of_an_error_in_the_less_likely_one():
     assert float(one[0]) > float(one[1])
     assert float(one[1]) < float(choice.present(z, both * 0, torch.ones_like(both), flips, flips)[0, 1])
     assert math.isfinite(choice.log_likelihood)
+
+
+# -- lists that somebody leaves empty ------------------------------------------------------------------------
+
+
+def shapes(n: int = 700, *, none: bool = False, seed: int = 0):
+    """Features, labels of one list of four values and of two other concepts; with ``none`` a fourth of the samples
+    has none of the values by nature, which the features show.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 8, generator=draw, dtype=torch.float64)
+    scores = 4 * x[:, :5] + 0.5 * torch.randn(n, 5, generator=draw, dtype=torch.float64)
+    value = scores.argmax(1) if none else scores[:, :4].argmax(1)
+    truth = torch.cat([torch.nn.functional.one_hot(value, 5)[:, :4].double(), (x[:, 5:7] > 0).double()], 1)
+    return x, truth, torch.tensor([0, 0, 0, 0, 1, 2]), draw
+
+
+def test_a_list_that_somebody_leaves_empty_is_found_and_filled():
+    x, truth, groups, draw = shapes()
+    labels = truth.clone()
+    careless = torch.rand(len(x), generator=draw) < 0.4
+    labels[careless, :4] = 0.0
+    case = records(x, labels, torch.zeros(len(x), dtype=torch.long))
+    found = find_wrong(case, groups)
+    (pattern,) = found.patterns.careless
+    assert pattern.concepts.tolist() == [0, 1, 2, 3]
+    assert pattern.share == pytest.approx(float(careless.double().mean()), abs=0.02)
+    assert precision(found.wrong, labels != truth) > 0.8
+    assert float(found.wrong.sum()) == pytest.approx(int((labels != truth).sum()), rel=0.25)
+
+
+@pytest.mark.parametrize("none", [False, True])
+def test_a_list_that_is_whole_or_empty_by_nature_is_left_alone(none):
+    x, truth, _, _ = shapes(none=none)
+    case = records(x, truth, torch.zeros(len(x), dtype=torch.long))
+    logits = gather(case).alone.logits.clamp(-7, 7)
+    assert find_omissions(logits, case.labels, case.weights, [torch.arange(4)]) == []

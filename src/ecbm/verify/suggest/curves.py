@@ -44,14 +44,16 @@ def bernoulli(probabilities: Tensor, labels: Tensor) -> Tensor:
     return torch.where(labels > 0.5, probabilities, 1 - probabilities).clamp_min(1e-12).log()
 
 
-def step(curve: Curve, logits: Tensor, targets: Tensor, weights: Tensor) -> Curve:
-    """One Newton step for every concept towards soft ``targets`` (n, k)."""
+def step(
+    curve: Curve, logits: Tensor, targets: Tensor, weights: Tensor, offset_weight: float = _OFFSET_WEIGHT
+) -> Curve:
+    """One Newton step for every concept towards soft ``targets`` (n, k); offsets are drawn to 0 so hard."""
     p = curve(logits)
     residual, curvature = weights * (targets - p), weights * p * (1 - p)
     along = curvature * logits
-    slope = residual.sum(0) - _OFFSET_WEIGHT * curve.offset
+    slope = residual.sum(0) - offset_weight * curve.offset
     tilt = (residual * logits).sum(0) - _STEEPNESS_WEIGHT * (curve.steepness - 1)
-    a = curvature.sum(0) + _OFFSET_WEIGHT
+    a = curvature.sum(0) + offset_weight
     b, c = along.sum(0), (along * logits).sum(0) + _STEEPNESS_WEIGHT
     determinant = a * c - b.square()
     return Curve(

@@ -3,8 +3,9 @@
 The steps, each in a file of its own:
 
 1. opinions about every label that do not know it (``evidence``);
-2. patterns: people who overlook or invent several concepts (``mixture``), exchanged concepts (``swaps``), one
-   concept on its own (``plateaus``), known annotators (``annotators``);
+2. patterns: people who overlook or invent several concepts (``mixture``) or leave whole groups empty
+   (``omissions``), exchanged concepts (``swaps``), one concept on its own (``plateaus``), known annotators
+   (``annotators``);
 3. labels cleaned of the patterns; a second opinion that also reads the other labels of the sample (``evidence``);
 4. the rate of random slips (``counting``) and the chance that each label is wrong (``rates``).
 
@@ -26,6 +27,7 @@ from ecbm.verify.suggest.evidence import Evidence, Records, gather, second_level
 from ecbm.verify.suggest.exclusive import find_lists, fit_choice
 from ecbm.verify.suggest.logistic import OutOfFold
 from ecbm.verify.suggest.mixture import Carelessness, find_careless, flip_chances, membership
+from ecbm.verify.suggest.omissions import find_omissions, left_out, likely_values
 from ecbm.verify.suggest.plateaus import Plateau, find_plateaus
 from ecbm.verify.suggest.swaps import Swap, find_swaps, fit_swap, wrong_in_pair
 
@@ -99,8 +101,15 @@ def find_patterns(records: Records, evidence: Evidence, groups: Tensor) -> Patte
         part = logits[:, some], labels[:, some], weights[:, some]
         wrong[:, some] = _wrong_by_flips(*part, down[:, some], up[:, some])
         touched[some] = True
-    free = (records.on_its_own & ~touched).nonzero().flatten()
     careless = []
+    whole = [some for some in _members(records, groups) if not bool(touched[some].any())]
+    for pattern in find_omissions(logits, labels, weights, whole):
+        some = pattern.concepts
+        careless.append(pattern)
+        down[:, some] = left_out(pattern, labels[:, some])
+        wrong[:, some] = pattern.members[:, None] * likely_values(logits[:, some])
+        touched[some] = True
+    free = (records.on_its_own & ~touched).nonzero().flatten()
     for pattern in find_careless(logits[:, free], labels[:, free], weights[:, free]):
         some = free[pattern.concepts]
         careless.append(dataclasses.replace(pattern, concepts=some))
@@ -129,6 +138,12 @@ def find_patterns(records: Records, evidence: Evidence, groups: Tensor) -> Patte
     return Patterns(tuple(careless), tuple(swaps), tuple(plateaus), tuple(habits), down, up, cleaned, touched)
 
 
+def _members(records: Records, groups: Tensor) -> list[Tensor]:
+    """Columns of every group of at least two yes/no concepts."""
+    found = [(records.on_its_own & (groups == group)).nonzero().flatten() for group in groups.unique().tolist()]
+    return [columns for columns in found if len(columns) > 1]
+
+
 def _wrong_by_flips(logits: Tensor, labels: Tensor, weights: Tensor, down: Tensor, up: Tensor) -> Tensor:
     """The chance that each label is wrong where the chances of a change are known."""
     return rates.chance_wrong(rates.fit_curves(logits, labels, weights, down, up)(logits), labels, down, up)
@@ -139,8 +154,7 @@ def _lists(records: Records, evidence: Evidence, patterns: Patterns, groups: Ten
     exchanged = torch.zeros_like(patterns.touched)
     for swap in patterns.swaps:
         exchanged[swap.concepts] = True
-    members = [(records.on_its_own & (groups == group)).nonzero().flatten() for group in groups.unique().tolist()]
-    some = [columns for columns in members if len(columns) > 1 and not bool(exchanged[columns].any())]
+    some = [columns for columns in _members(records, groups) if not bool(exchanged[columns].any())]
     logits = evidence.alone.logits.clamp(-_SURE_ALONE, _SURE_ALONE)
     flips = patterns.down, patterns.up
     return tuple(find_lists(logits, records.labels, records.weights, *flips, some))
@@ -183,6 +197,18 @@ def _cleaned_alone(records: Records, evidence: Evidence, patterns: Patterns, rat
     return torch.where(patterns.touched, patterns.cleaned, cleaned)
 
 
+def _straightened(records: Records, patterns: Patterns, logits: Tensor, targets: Tensor) -> Tensor:
+    """The labels to predict, where exchanged ones are put right by the second level, which knows them better than
+    opinions that no other label entered. As inputs they stay as they were: they have read the labels they judge.
+    """
+    targets = targets.clone()
+    for swap in patterns.swaps:
+        labels = records.best[:, swap.concepts]
+        chances = fit_swap(logits[:, swap.concepts], labels, records.weights[:, swap.concepts]).chances
+        targets[:, swap.concepts] = labels + chances[:, None] * (labels.flip(1) - labels)
+    return targets
+
+
 def find_wrong(records: Records, groups: Tensor) -> Findings:
     """The chance that each label is wrong.
 
@@ -207,6 +233,7 @@ def find_wrong(records: Records, groups: Tensor) -> Findings:
         free = records.on_its_own & ~patterns.touched
         rate, alike = slip_rate(records, second.logits.clamp(-_SURE, _SURE), free, patterns.lists)
         cleaned = _cleaned_alone(records, evidence, patterns, rate)
+        targets = _straightened(records, patterns, second.logits.clamp(-_SURE, _SURE), targets)
         second = second_level(records, evidence, cleaned, targets, like=second)
         bar.advance()
         present, wrong = _chances(records, patterns, second.logits.clamp(-_SURE, _SURE), rate)
