@@ -96,6 +96,13 @@ export function when(time, short = false) {
   return `${weekday.format(then).replace(",", "")} ${clock.format(then)}`;
 }
 
+/**
+ * Whether a label is one of its concept's values by name: a grade is a number, its name is not.
+ * @param {number | string | null | undefined} label
+ * @param {string} value
+ */
+export const isValue = (label, value) => (typeof label === "number" ? label === Number(value) : label === value);
+
 /** @param {string} text */
 export const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : text);
 

@@ -57,7 +57,7 @@ function fetchWindow(number) {
       const items = { ...part.get().items };
       found.items.forEach((/** @type {Tile} */ item, /** @type {number} */ place) => {
         items[found.offset + place] = item;
-        if (item.concept) know(item.id, item.concept.concept, item.concept.status, null);
+        if (item.concept) know(item.id, item.concept.concept, item.concept.status, item.concept.staged, found.revision);
       });
       part.set({ items, total: found.total, words: found.words, revision: found.revision, known: true });
     },
