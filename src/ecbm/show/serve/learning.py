@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["ordered_for", "router"]
 
 router = APIRouter()
-# How far behind the place a question counts as coming soon: about what somebody answers in a quarter of an hour.
-_SOON = 50
+# What counts as coming soon: as many questions as are answered before the order is looked at again.
+_SOON = 10
 _MOST_ORDERS = 20
 # So many answers more are worth another ranking.
 _ENOUGH = 10

@@ -214,7 +214,7 @@ class Learned(Model):
     job: str | None = Field(description="The job that ranks again, while `ready` is false; ask again at its end.")
     ranking: int = Field(description="The new order, for `ranking` of /api/queue.")
     answers: int = Field(description="How many answers it has learnt from.")
-    moved: int = Field(description="How many questions of the next 50 were not among them before.")
+    moved: int = Field(description="How many of the next 10 questions were not among them before.")
 
 
 class Uploaded(Model):

@@ -359,7 +359,7 @@ export interface Learned {
   ranking: number;
   /** How many answers it has learnt from. */
   answers: number;
-  /** How many questions of the next 50 were not among them before. */
+  /** How many of the next 10 questions were not among them before. */
   moved: number;
 }
 
