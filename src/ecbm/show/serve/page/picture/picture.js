@@ -207,7 +207,7 @@ function classColumn(view) {
             offered.length > 1
               ? h("span", { class: "segments" }, offered.slice(0, 3).map((one) => h("button", { type: "button", key: one.name, "aria-pressed": one.name === score.name, onclick: () => { part.set({ chosen: one.name }); fetchBehind(); } }, one.name)))
               : h("span", { class: "meta" }, score.name)),
-          scoreChart(score, tried?.parts.length ? tried : null, Object.keys(part.get().tried), 9),
+          scoreChart(score, tried?.parts.length ? tried : null, Object.keys(part.get().tried), 9, number ? `Sum: the ${server().target_name}${server().unit ? `, in ${server().unit}` : ""}` : undefined),
         )
       : null,
     h("hr", { class: "line" }),

@@ -2,7 +2,7 @@
 import { h } from "../core/dom.js";
 import { diamond, dot, icon } from "../core/icons.js";
 import { address, go, sampleAddress } from "../core/router.js";
-import { capital, count, many, nouns } from "../core/words.js";
+import { capital, count, many, nouns, shown } from "../core/words.js";
 import { answer, mark, noun, say, server, store } from "../core/app.js";
 import { cap, empty, linkButton, shapes, trouble } from "../components/marks.js";
 import { tile } from "../components/tile.js";
@@ -25,7 +25,7 @@ function asks(question) {
   const info = concept(question.concept);
   const title = info ? (info.title.includes(":") ? `${info.group_title} ${info.short}` : info.title) : question.concept;
   if (info && info.type !== "binary") return `${title}: what is it?`;
-  return server().kind === "pictures" ? `${title}: do you see it?` : `${title}: is it there?`;
+  return server().kind === "pictures" ? `${title}: do you see it?` : `${title}: does it apply?`;
 }
 
 /** @param {Question} question */
@@ -144,7 +144,7 @@ function stageOf(question) {
           "div",
           { class: "stage-fields" },
           h("p", { class: "mono" }, question.id),
-          h("dl", { class: "fields" }, question.fields.map((field) => [h("dt", null, field.name), h("dd", null, String(field.value ?? "–"))])),
+          h("dl", { class: "fields" }, question.fields.map((field) => [h("dt", null, field.name), h("dd", null, shown(field.value))])),
         ),
     h("h2", { class: "stage-question" }, asks(question)),
     h(
@@ -209,12 +209,14 @@ function nothing() {
   if (sourceOf(words) === "pictures") {
     return empty(`No ${noun()} fits all ${filterCount(words)} filters.`, "Take one away.", linkButton("Only suspicious labels", { href: address("queue") }));
   }
+  const other = concepts.length > 0 || filterCount(words) > 0;
   return empty(
     "Nothing suspicious is left here.",
-    "Choose another concept, or look at what you have staged.",
+    other ? "Choose another concept, or look at what you have staged." : server().staged.total ? "Look at what you have staged, or ask about every label of a concept." : "Ask about every label of a concept, or correct what you find yourself.",
     concepts.slice(0, 4).map((one) => linkButton(`${conceptTitle(one.name)}, ${count(one.count)}`, { href: address("queue", one.query || { concept: one.name }) })),
     filterCount(words) ? linkButton("All suspicious labels", { href: address("queue") }) : null,
     server().staged.total ? linkButton("Preview", { cap: "P", href: address("preview") }) : null,
+    other ? null : [linkButton("Concepts", { href: address("concepts") }), linkButton(capital(nouns(noun())), { href: address("pictures") })],
   );
 }
 
