@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ecbm.terminal import is_plain, new_console
 
-__all__ = ["Bar", "Listener", "listening", "progress", "silence"]
+__all__ = ["Bar", "Listener", "breathe", "listening", "progress", "silence"]
 
 _PLAIN_EVERY_SECONDS = 10.0
 _PLAIN_AFTER_SECONDS = 2.0
@@ -28,16 +28,28 @@ _display: Progress | None = None
 Listener = Callable[[str, int, int], None]
 """Called with a title, the steps done and all steps; an exception that it raises ends the work."""
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_between: ContextVar[Callable[[], None] | None] = ContextVar("between", default=None)
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Tell ``listener`` about progress in this thread instead of printing it."""
-    token = _listener.set(listener)
+def listening(listener: Listener, between: Callable[[], None] | None = None) -> Iterator[None]:
+    """Tell ``listener`` about progress in this thread instead of printing it.
+
+    ``between`` is called at every :func:`breathe`; what it raises ends the work, too.
+    """
+    told, asked = _listener.set(listener), _between.set(between)
     try:
         yield
     finally:
-        _listener.reset(token)
+        _listener.reset(told)
+        _between.reset(asked)
+
+
+def breathe() -> None:
+    """Where a long computation without a bar can be ended: between two iterations, with nothing half done."""
+    between = _between.get()
+    if between is not None:
+        between()
 
 
 def silence(quiet: bool = True) -> None:

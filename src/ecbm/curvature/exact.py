@@ -21,6 +21,7 @@ from ecbm.curvature.hessian import HessianProducts
 from ecbm.curvature.losses import Loss
 from ecbm.curvature.sources import InputSource, Source
 from ecbm.errors import InputError, unknown_name
+from ecbm.progress import breathe
 
 __all__ = ["ExactOperator", "NoDerivativeError", "Solution"]
 
@@ -221,6 +222,7 @@ class ExactOperator:
         inner = _dot(residual, prepared)
         steps, relative = 0, 1.0
         while steps < iterations and relative > tolerance:
+            breathe()
             product = self.multiply(direction)
             product = {name: value + damping * direction[name] for name, value in product.items()}
             bend = _dot(direction, product)

@@ -114,3 +114,61 @@ def test_any_filter_about_a_concept_can_be_asked(anna: Visitor) -> None:
     assert "Mask: do you see it?" in page.inner_text(".stage-question")
     _press(anna, "1")
     anna.eventually(lambda: anna.staged() == 1)
+
+
+def test_an_answer_shows_as_given_after_a_reload(anna: Visitor) -> None:
+    page = anna.go(QUEUE + "&at=0", ".answers")
+    label = anna.get("/api/queue?concept=crest%3Dyes&limit=1")["items"][0]["label_words"]
+    _press(anna, "0" if label == "present" else "1")
+    anna.eventually(lambda: anna.staged() == 1)
+    page = anna.go(QUEUE + "&at=0", ".answer.given")
+    assert page.locator(".answer.given b").all_inner_texts() == ["Absent" if label == "present" else "Present"]
+
+
+def _slow(page: Any, path: str) -> list[Any]:
+    """Hold back answers to a path until they are let go."""
+    held: list[Any] = []
+    page.route(path, lambda route: held.append(route))
+    return held
+
+
+def test_a_list_that_comes_late_neither_moves_the_place_nor_forgets_an_answer(anna: Visitor) -> None:
+    page = anna.go(QUEUE + "&at=0", ".answers")
+    held = _slow(page, "**/api/queue?*")
+    # Somebody else's answer makes the page ask again; before the reply comes, two questions are answered.
+    anna.post("/api/answers", {"answers": [{"id": "bird-00001", "concept": "mask=yes", "answer": "unsure"}]})
+    anna.eventually(lambda: len(held) == 1)
+    early = held[0].fetch()
+    _press(anna, "1", "1")
+    anna.eventually(lambda: anna.get("/api/queue?concept=crest%3Dyes")["answered"] == 2)
+    page.wait_for_timeout(200)
+    held[0].fulfill(response=early)
+    page.unroute("**/api/queue?*")
+    page.wait_for_timeout(200)
+    anna.drawn()
+    assert _place(page) == 3
+    assert page.locator(".strip-list .tile.staged, .strip-list .tile.kept").count() == 2
+
+
+def test_after_ten_answers_what_follows_is_in_a_new_order_and_nothing_that_was_seen_moves(anna: Visitor) -> None:
+    page = anna.go("/queue?at=0", ".answers")
+    before = [(one["id"], one["concept"]) for one in anna.get("/api/queue?limit=100")["items"]]
+    # Labels of the first concept are found right: those like them are less likely to be wrong than it seemed.
+    first = page.inner_text(".stage-question")
+    for _ in range(10):
+        right = page.inner_text(".stage-question") == first
+        _press(anna, "1" if ("present" in page.inner_text(".stage-label")) == right else "0")
+    page.wait_for_selector(".queue-order >> text=your answers moved", timeout=60_000)
+    assert _place(page) == 11
+    shown = page.get_attribute(".stage-img", "alt")
+    assert shown == before[10][0]
+    _press(anna, *["ArrowLeft"] * 10)
+    for place in range(12):
+        assert _place(page) == place + 1
+        assert page.get_attribute(".stage-img", "alt") == before[place][0]
+        _press(anna, "ArrowRight")
+    after = []
+    for _ in range(6):
+        after.append(page.get_attribute(".stage-img", "alt"))
+        _press(anna, "ArrowRight")
+    assert after != [key[0] for key in before[12:18]]

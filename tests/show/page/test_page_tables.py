@@ -55,4 +55,4 @@ def test_a_question_shows_the_fields(clinic: Visitor) -> None:
     concept = clinic.get("/api/state")["concepts"][0]["name"]
     page = clinic.go(f"/queue?from=pictures&split=train&concept={concept}", ".answers")
     assert page.locator(".stage-fields dt").count() >= 1
-    assert "is it there?" in page.inner_text(".stage-question")
+    assert "does it apply?" in page.inner_text(".stage-question")

@@ -13,6 +13,7 @@ import pytest
 
 import ecbm
 from ecbm.show.serve.jobs import Task
+from ecbm.train.heads import newton
 from serve_kit import Workbench, answer, committed, done, opposite
 
 CONCEPT = "round"
@@ -267,6 +268,34 @@ def test_a_job_can_be_cancelled_until_it_writes(table: Workbench) -> None:
     assert client.get(f"/api/jobs/{blocker.id}").json()["state"] == "cancelled"
     assert table.version == 1
     assert client.get("/api/state").json()["staged"]["total"] == 1
+
+
+def test_an_exact_solve_is_cancelled_between_two_iterations(
+    table: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = table.browser("anna")
+    _stage(client, table, 3)
+    iterations: list[str] = []
+    breathe = newton.breathe
+
+    def somebody_cancels_at_the_second() -> None:
+        if threading.current_thread().name == "work":
+            iterations.append("")
+            if len(iterations) == 2:
+                running = [task for task in table.bench.jobs.all() if task.kind == "preview"]
+                assert client.post(f"/api/jobs/{running[-1].id}/cancel").status_code == 200
+        breathe()
+
+    monkeypatch.setattr(newton, "breathe", somebody_cancels_at_the_second)
+    job = done(client, "/api/previews", {"version": 1})
+    assert job["state"] == "cancelled"
+    assert job["progress"]["step"] == "Cancelled; nothing was changed"
+    assert len(iterations) == 2
+    # Nothing half done is left behind: the next one goes through.
+    again = done(client, "/api/previews", {"version": 1})
+    assert again["state"] == "done"
+    assert len(iterations) > 4
+    assert client.get(again["result"]).json()["certificate"]["state"] == "none_differ"
 
 
 def test_the_second_of_two_people_is_told_and_the_staged_edit_is_rebased(table: Workbench) -> None:

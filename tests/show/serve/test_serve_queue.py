@@ -6,7 +6,7 @@ import time
 
 import httpx
 
-from serve_kit import Workbench, answer
+from serve_kit import Workbench, answer, opposite
 
 
 def _get(client: httpx.Client, path: str, **params: object) -> dict:  # type: ignore[type-arg]
@@ -81,3 +81,64 @@ def test_a_question_about_the_class_is_answered_with_a_class(table: Workbench) -
     assert answer(client, asked["id"], None, "unsure")["unsure"] == 1
     place = _queue(client, limit=500)["items"]
     assert next(one["status"] for one in place if one["id"] == asked["id"] and one["concept"] is None) == "unsure"
+
+
+def test_a_staged_answer_comes_back_with_the_question(table: Workbench) -> None:
+    client = table.browser("anna")
+    first = next(one for one in _queue(client, limit=20)["items"] if one["concept"] is not None)
+    assert first["staged"] is None
+    said = opposite(client, first["id"], first["concept"])
+    answer(client, first["id"], first["concept"], said)
+    again = next(one for one in _queue(client, limit=20)["items"] if one["id"] == first["id"])
+    assert (again["status"], again["staged"]) == ("staged", float(said == "present"))
+
+
+def _learnt(client: httpx.Client, seen: list[dict]) -> dict:  # type: ignore[type-arg]
+    """Ask for a new order until it is there."""
+    body = {"version": 1, "seen": [{"id": one["id"], "concept": one["concept"]} for one in seen]}
+    for _ in range(300):
+        reply = client.post("/api/queue/learn", json=body)
+        assert reply.status_code == 200, reply.text
+        if reply.json()["ready"]:
+            return reply.json()
+        assert reply.json()["job"]
+        time.sleep(0.1)
+    raise AssertionError("nothing was learnt")
+
+
+def _keys(found: dict) -> list[tuple[str, str | None]]:  # type: ignore[type-arg]
+    return [(one["id"], one["concept"]) for one in found["items"]]
+
+
+def test_answers_put_what_follows_in_a_new_order_and_leave_what_was_seen(table: Workbench) -> None:
+    client = table.browser("mona")
+    before = _queue(client, limit=500)
+    # All of the first ones are found right, which speaks against those like them that follow.
+    seen = before["items"][:4]
+    for one in seen[:3]:
+        answer(client, one["id"], one["concept"], *_kept(one))
+    learnt = _learnt(client, seen)
+    assert learnt["answers"] == 3
+    after = _queue(client, limit=500, ranking=learnt["ranking"])
+    assert _keys(after)[:4] == _keys(before)[:4]
+    assert set(_keys(before)) <= set(_keys(after))
+    assert _keys(after)[4:] != _keys(before)[4:]
+    assert len(set(_keys(after))) == after["total"]
+    soon = set(_keys(before)[4:14])
+    assert learnt["moved"] == sum(key not in soon for key in _keys(after)[4:14])
+    # Only where it was asked for, and only for who answered.
+    assert _keys(_queue(client, limit=500)) == _keys(before)
+    assert _keys(_queue(table.browser("nils"), limit=500, ranking=learnt["ranking"])) == _keys(before)
+
+
+def _kept(asked: dict) -> tuple[str, str | None]:  # type: ignore[type-arg]
+    """The answer that agrees with the label."""
+    label = asked["label_words"]
+    return (label, None) if label in ("present", "absent") else ("value", label)
+
+
+def test_nothing_is_learnt_before_anything_was_answered(table: Workbench) -> None:
+    client = table.browser("otto")
+    _queue(client)
+    reply = client.post("/api/queue/learn", json={"version": 1, "seen": []}).json()
+    assert (reply["ready"], reply["job"], reply["ranking"]) == (False, None, 0)

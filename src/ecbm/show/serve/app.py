@@ -20,6 +20,7 @@ from ecbm.show.serve import (
     concepts,
     forget,
     history,
+    learning,
     moving,
     overview,
     pictures,
@@ -47,8 +48,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     507: {"model": Problem, "description": "The disk is full."},
 }
 _ROUTERS = (
-    session, static, overview, pictures, questions, sample, behind, concepts, answering, previewing, moving,
-    history, forget,
+    session, static, overview, pictures, questions, learning, sample, behind, concepts, answering, previewing,
+    moving, history, forget,
 )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def certificate_of(report: Mapping[str, Any], pictures: bool = True) -> Certific
     could, of = found.get("class_predictions_that_could_differ"), found.get("validation_samples")
     bound = found.get("largest_prediction_change")
     unit = str((report.get("drift") or {}).get("unit", ""))
-    thing = "pictures" if pictures else "rows"
+    thing = "pictures" if pictures else "records"
     backbone = "no_certificate_for_backbone" in report
     leaves_out = "The picture reader stays as it is and is not covered." if backbone and pictures else ""
     if backbone and not leaves_out:
@@ -43,7 +43,7 @@ def certificate_of(report: Mapping[str, Any], pictures: bool = True) -> Certific
     if could is None:
         if bound is None:
             return _NOT
-        far = number_words(bound, unit)
+        far = _at_most(bound, unit)
         words = f"{start} move no prediction of the {of} validation {thing} by more than {far}."
         return Certificate(
             state="at_most", words=words, leaves_out=leaves_out, could_differ=None, of=of, bound=bound
@@ -59,6 +59,11 @@ def certificate_of(report: Mapping[str, Any], pictures: bool = True) -> Certific
     )
 
 
+def _at_most(bound: float, unit: str) -> str:
+    """A bound as people need it: a millionth or a billionth of the unit are the same to them."""
+    return number_words(max(bound, 0.001), unit)
+
+
 def certificate_of_summary(summary: Mapping[str, Any], of: int | None) -> Certificate | None:
     """The certificate of a version as its summary keeps it, which an erasure leaves."""
     could, bound = summary.get("class_predictions_that_could_differ"), summary.get("prediction_change_bound")
@@ -67,7 +72,7 @@ def certificate_of_summary(summary: Mapping[str, Any], of: int | None) -> Certif
     if could is None and bound is None:
         return _NOT
     if could is None:
-        far = number_words(float(bound or 0), str(summary.get("unit", "")))
+        far = _at_most(float(bound or 0), str(summary.get("unit", "")))
         words = f"No prediction is farther than {far} from exact."
         return Certificate(state="at_most", words=words, leaves_out="", could_differ=None, of=of, bound=bound)
     which = "None" if could == 0 else f"At most {could}"

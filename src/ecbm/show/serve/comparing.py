@@ -232,7 +232,7 @@ class Pair:
     def words(self, counts: dict[str, int], would: str = "would change") -> str:
         """What happens to predictions, in one sentence."""
         names = {"val": "validation", "train": "training", "test": "test"}
-        thing = f"{names[self.split]} {'pictures' if self.shown.pictures else 'rows'}"
+        thing = f"{names[self.split]} {'pictures' if self.shown.pictures else 'records'}"
         moved = self.largest_change()
         if moved is not None:
             text = number_words(moved, self.before.data.target_unit)

@@ -143,11 +143,12 @@ def _pushes(snapshot: Snapshot, columns: tuple[int, ...]) -> list[Push]:
 
 def _notes(snapshot: Snapshot, row: ConceptRow) -> list[str]:
     notes = []
-    if row.labelled and row.present < max(10, row.labelled // 50):
-        notes.append(f"Rare: labelled present in {row.present} of {row.labelled} training pictures.")
+    things = "training pictures" if snapshot.pictures else "training records"
+    if row.concept.type == "binary" and row.labelled and row.present < max(10, row.labelled // 50):
+        notes.append(f"Rare: labelled present in {row.present} of {row.labelled} {things}.")
     train = len(snapshot.rows("train"))
     if row.labelled < train:
-        notes.append(f"Not labelled in {train - row.labelled} of {train} training pictures.")
+        notes.append(f"Not labelled in {train - row.labelled} of {train} {things}.")
     return notes
 
 
@@ -172,11 +173,12 @@ def suggested(bench: BenchNeed, person: PersonNeed, name: Annotated[str, Query(m
     ready = present >= _LEAST and absent >= _LEAST
     train = snapshot.rows("train")
     rest = np.array([row for row in train.tolist() if row not in said], np.int64)
+    things = "pictures" if snapshot.pictures else "records"
     if not ready:
         # Pictures far from each other teach most before anything is known.
         return Suggested(
             concept=name, labelled_present=present, labelled_absent=absent, ready=False,
-            words=f"Label at least {_LEAST} pictures that have it and {_LEAST} that do not.",
+            words=f"Label at least {_LEAST} {things} that have it and {_LEAST} that do not.",
             question=_tiles(snapshot, mine, name, _far_apart(snapshot, list(said), rest, _IN_A_LIST)),
             likely_present=[], likely_absent=[], agreement=None,
         )  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ecbm.show.serve.snapshot import Snapshot
     from ecbm.show.serve.staging import Mine
 
-__all__ = ["AmongQuery", "Filter", "WindowQuery", "query_of", "rows_of", "words_of"]
+__all__ = ["AmongQuery", "Filter", "QueueQuery", "WindowQuery", "query_of", "rows_of", "words_of"]
 
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -55,7 +55,13 @@ class Window(Filter):
 
     def filter(self) -> Filter:
         """The filter alone."""
-        return Filter(**self.model_dump(exclude={"offset", "limit"}, exclude_unset=True))
+        return Filter(**self.model_dump(exclude={"offset", "limit", "ranking"}, exclude_unset=True))
+
+
+class QueueWindow(Window):
+    """The same of a queue, and the order that answers have led to; 0: the version's own."""
+
+    ranking: Annotated[int, Query(ge=0, le=10**9)] = 0
 
 
 class Among(Filter):
@@ -69,6 +75,7 @@ class Among(Filter):
 
 
 WindowQuery = Annotated[Window, Query()]
+QueueQuery = Annotated[QueueWindow, Query()]
 AmongQuery = Annotated[Among, Query()]
 
 

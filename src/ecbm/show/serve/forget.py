@@ -39,7 +39,7 @@ _BROWSERS = (
 
 
 def _words_to_type(snapshot: Snapshot, count: int) -> str:
-    return f"erase {counted(count, 'picture' if snapshot.pictures else 'row')}".replace(",", "")
+    return f"erase {counted(count, 'picture' if snapshot.pictures else 'record')}".replace(",", "")
 
 
 @router.post("/api/forget/plan")

@@ -62,6 +62,11 @@ class Task:
             self._told = time.monotonic()
             self._tell(self)
 
+    def _between(self) -> None:
+        """Between two iterations of a solver: here, too, a cancelled job ends."""
+        if self.cancelled.is_set() and self.state != "writing":
+            raise CancelledError
+
     def write(self, step: str) -> None:
         """From here on it cannot be cancelled; a cancellation that came before ends it."""
         with self._lock:
@@ -88,7 +93,7 @@ class Task:
                 if self.cancelled.is_set():
                     raise CancelledError
                 self.state = "running"
-            with listening(self.at):
+            with listening(self.at, self._between):
                 self.result = self._run(self)
             self.state, self.step = "done", "Done"
         except CancelledError:

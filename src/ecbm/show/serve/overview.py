@@ -65,12 +65,12 @@ def overview(bench: BenchNeed, person: PersonNeed) -> Overview:
 
 def _about(snapshot: Snapshot) -> str:
     data = snapshot.data
-    what = "a picture" if snapshot.pictures else "a row of a table"
+    what = "a picture" if snapshot.pictures else "a record"
     if data.predicts_number:
         decides = f"computes {data.class_names[0]} from them alone"
     else:
         decides = "decides the class from them alone"
-    thing = "picture" if snapshot.pictures else "row"
+    thing = "picture" if snapshot.pictures else "record"
     learnt = counted(len(snapshot.rows("train")), thing)
     concepts = len(data.layout.concepts)
     sees = f"says which of {concepts} concepts it sees"
@@ -99,7 +99,7 @@ def _since_first(bench: Bench, snapshot: Snapshot) -> SinceFirst | None:
         classes += len(edit.get("correct_labels", []))
         removed += len(edit.get("remove_samples", []))
         added += len(edit.get("add_samples", []))
-    thing = "picture" if snapshot.pictures else "row"
+    thing = "picture" if snapshot.pictures else "record"
     words = [f"{counted(labels + classes, 'label')} corrected"] if labels + classes else []
     words += [f"{counted(removed, thing)} removed"] if removed else []
     words += [f"{counted(added, thing)} added"] if added else []
@@ -171,7 +171,7 @@ def _worst_classes(snapshot: Snapshot, split: str) -> list[WorstClass]:
         wrong = rows[(snapshot.labels[rows] == number) & snapshot.class_wrong[rows]]
         said, counts = np.unique(snapshot.readings.predicted[wrong], return_counts=True)
         most = int(counts.max())
-        single = most > 1 and int((counts == most).sum()) == 1
+        single = len(counts) == 1 or (most > 1 and int((counts == most).sum()) == 1)
         found.append(
             WorstClass(
                 name=snapshot.data.class_names[number],

@@ -8,9 +8,10 @@ import numpy as np
 from fastapi import APIRouter, Query
 from numpy.typing import NDArray
 
-from ecbm.show.serve.filters import WindowQuery, query_of
+from ecbm.show.serve.filters import QueueQuery, query_of
+from ecbm.show.serve.learning import ordered_for
 from ecbm.show.serve.needs import BenchNeed, PersonNeed, ordered_rows
-from ecbm.show.serve.queue import Suspicion, job_of, suspicious
+from ecbm.show.serve.queue import Suspicion, job_of
 from ecbm.show.serve.schemas import (
     Count,
     LooksLike,
@@ -20,10 +21,12 @@ from ecbm.show.serve.schemas import (
     Reason,
     ShownShare,
     Status,
+    Tile,
+    Value,
 )
 from ecbm.show.serve.staging import Mine, mine_of
 from ecbm.show.serve.tiles import fields_of, label_of, picture_address, ref_of, thumb_address, tile_of
-from ecbm.show.serve.words import for_people, label_words
+from ecbm.show.serve.words import for_people, label_words, number_words
 
 if TYPE_CHECKING:
     from ecbm.show.serve.snapshot import Snapshot
@@ -38,11 +41,11 @@ _EXAMPLES = 4
 
 
 @router.get("/api/queue")
-def queue(bench: BenchNeed, person: PersonNeed, asked: WindowQuery) -> Queue:
+def queue(bench: BenchNeed, person: PersonNeed, asked: QueueQuery) -> Queue:
     """One window of suspicious labels, most likely wrong first; answered ones keep their place."""
     snapshot = bench.trained()
     mine = mine_of(bench, snapshot, person)
-    found = suspicious(bench, snapshot)
+    found = ordered_for(bench, snapshot, person, asked.ranking)
     wanted = asked.filter()
     if found is None:
         return Queue(
@@ -102,6 +105,13 @@ def status_of(mine: Mine, one: Suspicion) -> Status:
     return mine.class_status(one.sample)
 
 
+def staged_value(mine: Mine, one: Suspicion) -> Value:
+    """The label that the person has staged for it."""
+    found = mine.classes.get(one.sample) if one.concept is None else mine.by_question.get((one.sample, one.concept))
+    value: Value = found.item.value if found is not None and found.status == "staged" else None
+    return value
+
+
 def _by_title(snapshot: Snapshot, found: list[Suspicion]) -> list[Count]:
     counts: dict[str, int] = {}
     for one in found:
@@ -135,6 +145,7 @@ def question_of(snapshot: Snapshot, mine: Mine, one: Suspicion) -> Question:
         label_words=label,
         predicted_words=predicted,
         status=status_of(mine, one),
+        staged=staged_value(mine, one),
         fields=fields_of(snapshot, row, 6),
     )
 
@@ -145,6 +156,7 @@ def question(
     person: PersonNeed,
     id: Annotated[str, Query(max_length=500)],
     concept: Annotated[str | None, Query(max_length=500)] = None,
+    ranking: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> QuestionDetail:
     """Everything beside the picture of one question; also of one that is not suspicious."""
     snapshot = bench.trained()
@@ -152,9 +164,8 @@ def question(
     if concept is not None:
         snapshot.data.concept(concept)
     mine = mine_of(bench, snapshot, person)
-    found = next(
-        (one for one in suspicious(bench, snapshot) or [] if one.sample == id and one.concept == concept), None
-    )
+    ranked = ordered_for(bench, snapshot, person, ranking) or []
+    found = next((one for one in ranked if one.sample == id and one.concept == concept), None)
     shown = found or Suspicion(id, concept, 0.0, 0.0)
     return QuestionDetail(
         question=question_of(snapshot, mine, shown),
@@ -177,12 +188,12 @@ def _reasons(
         return [Reason(kind="words", words=_sentence(text)) for text in texts]
     place = snapshot.places[concept]
     shown = label_of(snapshot, row, place, mine)
-    drawn: list[Reason] = []
-    if shown.probability is not None:
-        words = f"The model says {shown.predicted_words}, the label {shown.label_words}"
-        binary = snapshot.data.layout.concepts[place].type == "binary"
-        share = ShownShare(name="present" if binary else shown.predicted_words, share=shown.probability)
-        drawn.append(Reason(kind="model", words=words, shares=[share]))
+    label = "there is no label" if shown.label_words == "missing" else f"the label {shown.label_words}"
+    words = f"The model says {shown.predicted_words}, {label}"
+    binary = snapshot.data.layout.concepts[place].type == "binary"
+    share = "present" if binary else shown.predicted_words
+    shares = [] if shown.probability is None else [ShownShare(name=share, share=shown.probability)]
+    drawn = [Reason(kind="model", words=words, shares=shares)]
     drawn += [
         one for one in (_near(snapshot, mine, row, place), _in_class(snapshot, row, place)) if one is not None
     ]
@@ -199,8 +210,21 @@ def _reasons(
         if fits:
             drawn.remove(fits[0])
         own = fits[0] if fits else Reason(kind="words", words="")
-        reasons.append(own.model_copy(update={"words": _sentence(for_people(text, snapshot.pictures))}))
+        told = _sentence(for_people(text, snapshot.pictures))
+        reasons.append(own.model_copy(update={"words": told, "note": _note(own, text)}))
     return [*reasons, *drawn]
+
+
+def _note(drawn: Reason, text: str) -> str:
+    """Why a drawing of labels as they are says another number than the words of who looked for errors in them."""
+    if drawn.kind == "model" and drawn.shares:
+        return "" if f"{100 * drawn.shares[0].share:.0f} %" in text else "As it reads it now:"
+    if drawn.kind in ("neighbours", "class") and drawn.shares:
+        share = drawn.shares[0]
+        near = drawn.kind == "neighbours"
+        same = f"{share.count} of its {share.of} " if near else f"{100 * share.share:.0f} %"
+        return "" if text.startswith(same) else "Likely errors put right. As labelled now:"
+    return ""
 
 
 def _sentence(text: str) -> str:
@@ -216,20 +240,40 @@ def _near(snapshot: Snapshot, mine: Mine, row: int, place: int) -> Reason | None
     if not len(rows):
         return None
     concept = snapshot.data.layout.concepts[place]
+    if concept.type == "continuous":
+        return _near_numbers(snapshot, mine, row, place, rows)
     code = int(snapshot.label_codes[row, place])
     same = int((snapshot.label_codes[rows, place] == code).sum())
     other = len(rows) - same
-    thing = "pictures" if snapshot.pictures else "rows"
+    thing = "pictures" if snapshot.pictures else "records"
     value = concept.value_of([float(snapshot.data.concepts[row, column]) for column in concept.columns])
-    words = (
-        f"{other} of the {len(rows)} most similar {thing} are labelled otherwise than {label_words(concept, value)}"
-    )
-    examples = [
-        tile_of(snapshot, one, mine, place, concept=concept.name, similarity=float(alike[one]))
-        for one in rows[:_SHOWN_NEIGHBOURS].tolist()
-    ]
+    words = f"{other} of the {len(rows)} most similar {thing} are labelled otherwise"
+    words += "" if code < 0 else f" than {label_words(concept, value)}"
+    examples = _tiles(snapshot, mine, place, rows, alike)
     shares = [ShownShare(name="labelled otherwise", count=other, of=len(rows), share=other / len(rows))]
     return Reason(kind="neighbours", words=words, shares=shares, examples=examples)
+
+
+def _tiles(
+    snapshot: Snapshot, mine: Mine, place: int, rows: NDArray[np.int64], alike: NDArray[np.float32]
+) -> list[Tile]:
+    name = snapshot.data.layout.concepts[place].name
+    return [
+        tile_of(snapshot, one, mine, place, concept=name, similarity=float(alike[one]))
+        for one in rows[:_SHOWN_NEIGHBOURS].tolist()
+    ]
+
+
+def _near_numbers(snapshot: Snapshot, mine: Mine, row: int, place: int, rows: NDArray[np.int64]) -> Reason:
+    """Between which numbers the most similar samples are labelled."""
+    concept = snapshot.data.layout.concepts[place]
+    known = snapshot.data.concepts[rows, concept.columns[0]].numpy()
+    low, middle, high = (number_words(float(one), concept.unit) for one in np.quantile(known, [0, 0.5, 1]))
+    thing = "pictures" if snapshot.pictures else "records"
+    words = f"The {len(rows)} most similar {thing} are labelled {low} to {high}, half of them below {middle}"
+    return Reason(
+        kind="neighbours", words=words, examples=_tiles(snapshot, mine, place, rows, snapshot.similar(row))
+    )
 
 
 def _in_class(snapshot: Snapshot, row: int, place: int) -> Reason | None:

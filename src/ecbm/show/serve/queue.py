@@ -1,6 +1,6 @@
 """Suspicious labels: computed in the background on first need, kept for each version, and asked about one by one.
 
-What finds them is called in one place, :func:`_find`.
+What finds them is called in one place, :func:`find`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ecbm.show.serve.state import Bench
     from ecbm.verify.suggest.read_answers import Answer
 
-__all__ = ["Suspicion", "job_of", "sample_scores", "suspicious"]
+__all__ = ["Suspicion", "find", "job_of", "sample_scores", "suspicious"]
 
 _MOST = 20_000
 # Labels that are wrong with less than this chance are not worth a question.
@@ -40,7 +40,7 @@ class Suspicion:
     reasons: tuple[str, ...] = ()
 
 
-def _find(snapshot: Snapshot, annotators: dict[str, str], answers: list[Answer]) -> list[Suspicion]:
+def find(snapshot: Snapshot, annotators: dict[str, str], answers: list[Answer]) -> list[Suspicion]:
     """The one place that decides which labels are suspicious, best first."""
     from ecbm.verify.suggest.inspection import Inspection
 
@@ -78,7 +78,7 @@ def _compute(bench: Bench, snapshot: Snapshot, task: Task) -> str:
 
     task.version = snapshot.number
     task.at("Looking for suspicious labels")
-    found = _find(snapshot, bench.annotators, [])
+    found = find(snapshot, bench.annotators, [])
     keep_unless_erased(bench.folder, snapshot.erasures, lambda: _keep(bench, snapshot, found))
     snapshot.kept["suspicious"] = found
     bench.events.send(Event(kind="suspicious", version=snapshot.number))

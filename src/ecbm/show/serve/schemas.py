@@ -327,6 +327,7 @@ class Question(Model):
     label_words: str
     predicted_words: str
     status: Status
+    staged: Value = Field(default=None, description="The staged label, if `status` is 'staged'.")
     fields: list[Field_] = []
 
 
@@ -357,6 +358,7 @@ class Reason(Model):
 
     kind: str
     words: str
+    note: str = Field(default="", description="Before the drawing, where it says something else than the words.")
     shares: list[ShownShare] = []
     examples: list[Tile] = []
 

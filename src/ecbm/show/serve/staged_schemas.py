@@ -29,6 +29,8 @@ __all__ = [
     "ConceptDetail",
     "ConceptRow",
     "Concepts",
+    "LearnRequest",
+    "Learned",
     "Push",
     "QuestionKey",
     "Stage",
@@ -194,6 +196,25 @@ class TakeBack(Model):
 class QuestionKey(Model):
     id: SampleId
     concept: ConceptName | None
+
+
+class LearnRequest(Model):
+    """POST /api/queue/learn: put what follows in the queue in a new order."""
+
+    version: VersionNumber
+    ranking: int = Field(default=0, ge=0, le=10**9, description="The order that the page shows.")
+    seen: list[QuestionKey] = Field(default=[], max_length=20_000, description="Questions that keep their place.")
+
+
+class Learned(Model):
+    """What the answers so far have done to the order of the queue."""
+
+    version: int
+    ready: bool
+    job: str | None = Field(description="The job that ranks again, while `ready` is false; ask again at its end.")
+    ranking: int = Field(description="The new order, for `ranking` of /api/queue.")
+    answers: int = Field(description="How many answers it has learnt from.")
+    moved: int = Field(description="How many of the next 10 questions were not among them before.")
 
 
 class Uploaded(Model):

@@ -77,7 +77,7 @@ def label_of(snapshot: Snapshot, row: int, place: int, mine: Mine | None) -> Lab
     if concept.type == "binary":
         probability, read_words = values[0], "present" if values[0] >= 0.5 else "absent"
     else:
-        read_words = concept.said(read)
+        read_words = label_words(concept, read)
         if concept.type == "categorical":
             probabilities = dict(zip(concept.values, values, strict=True))
         elif concept.type == "ordinal":

@@ -12,7 +12,7 @@ from ecbm.show.serve.schemas import ConceptInfo, Value
 if TYPE_CHECKING:
     from ecbm.read.concept_types import Concept
 
-__all__ = ["concept_info", "for_people", "label_words", "spoken"]
+__all__ = ["concept_info", "for_people", "label_words", "number_words", "spoken"]
 
 _TRAINED = re.compile(r"trained a \w+ model \([^)]*\) on ([\d,]+) training samples?")
 _LOSS = re.compile(r"turning it round should (lower|raise) the concept's validation loss \(by [^)]*\)")
@@ -53,6 +53,8 @@ def for_people(words: str, pictures: bool) -> str:
     )
     text = _FLAGS.sub("", _TRAINED.sub(r"trained a model on \1 samples", text))
     text = re.sub(r"\bsample(s?)\b", rf"{noun}\1", text)
+    # A figure and its unit stay on one line.
+    text = re.sub(r"(\d) %", "\\1\u202f%", text)
     return re.sub(r"\bthe backbone\b", "the picture reader" if pictures else "what comes before the concepts", text)
 
 
@@ -94,14 +96,25 @@ def label_words(concept: Concept, value: Value) -> str:
     """A label in words: present, absent, missing, blue, grade 2, 12.5 mm; a soft one as a share."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "missing"
+    if concept.type == "continuous" and not isinstance(value, str):
+        return number_words(float(value), concept.unit)
     if concept.type != "binary" or isinstance(value, str):
         return concept.said(value)
     return {1.0: "present", 0.0: "absent"}.get(float(value), f"{value:.0%} present")
 
 
 def number_words(value: float, unit: str) -> str:
-    """A number with its unit."""
-    return f"{value:.4g} {unit}".strip()
+    """A number with its unit, as a person writes it.
+
+    Examples
+    --------
+    >>> number_words(7.06942, "mm"), number_words(1026.13, "EUR"), number_words(2.98e-6, "EUR")
+    ('7.069 mm', '1026 EUR', '0.00000298 EUR')
+    """
+    text = f"{value:.4g}"
+    if "e" in text:
+        text = f"{float(text):.12f}".rstrip("0").rstrip(".") if abs(value) < 1 else f"{float(text):,.0f}"
+    return f"{text} {unit}".strip()
 
 
 def joined(parts: Sequence[str]) -> str:

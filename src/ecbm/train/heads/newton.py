@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ecbm.errors import EcbmError
+from ecbm.progress import breathe
 
 __all__ = [
     "ConvexSolution",
@@ -168,6 +169,7 @@ def conjugate_gradients(
     limit = tolerance * dot(target, target).sqrt()
     count, work, reached = 0, 0, True
     while count < _MAX_CG:
+        breathe()
         image = multiply(direction, active)
         count, work = count + 1, work + len(active)
         step = rho / dot(direction, image)
@@ -255,6 +257,7 @@ def minimise(
     stalled = idle = 0
     dtype = torch.float32
     while steps < _MAX_NEWTON:
+        breathe()
         norms = _row_norms(gradient, problem.together)
         rows = (norms > share).nonzero().flatten()
         if len(rows) == 0 or not math.isfinite(float(norms.max())) or stalled >= 3:

@@ -109,8 +109,9 @@ export function classBar({ name, before, after, label, first }) {
  * @param {ClassScore | null} tried
  * @param {string[]} always concepts that get a line however small
  * @param {number} shown
+ * @param {string} [title] of the last line
  */
-export function scoreChart(score, tried, always, shown) {
+export function scoreChart(score, tried, always, shown, title = "Sum: the score") {
   const ordered = [...score.parts].sort((one, other) => Math.abs(other.adds) - Math.abs(one.adds)).map((part) => part.concept);
   const wanted = new Set([...ordered.slice(0, shown), ...always]);
   const named = ordered.filter((concept) => wanted.has(concept));
@@ -126,15 +127,15 @@ export function scoreChart(score, tried, always, shown) {
   const zero = `${scale(0)}%`;
   let from = 0;
 
-  /** @param {string} title @param {number} adds @param {number | null} instead @param {string} key */
-  function line(title, adds, instead, key) {
+  /** @param {string} name @param {number} adds @param {number | null} instead @param {string} key */
+  function line(name, adds, instead, key) {
     const start = from;
     from += adds;
     const changed = instead !== null && instead !== adds;
     return h(
       "div",
       { class: ["score-line", changed && "changed"], key },
-      h("span", { class: "score-name" }, title),
+      h("span", { class: "score-name" }, name),
       h(
         "span",
         { class: "score-track", style: { "--zero": zero, "--end": `${scale(from)}%` } },
@@ -153,7 +154,7 @@ export function scoreChart(score, tried, always, shown) {
   const sum = h(
     "div",
     { class: ["score-line", "sum"], key: "sum" },
-    h("span", { class: "score-name" }, "Sum: the score"),
+    h("span", { class: "score-name" }, title),
     h(
       "span",
       { class: "score-track", style: { "--zero": zero, "--end": zero } },

@@ -12,6 +12,7 @@ import { diamond, icon } from "../core/icons.js";
  * @property {boolean} [here]
  * @property {string} [words] what a screen reader says of it
  * @property {string | null} [under] a line under the picture
+ * @property {string | null} [differs] a second one: what the model says instead
  * @property {boolean} [waiting] an answer that is not stored yet
  * @property {boolean} [erased]
  * @property {(() => void) | null} [onclick]
@@ -57,6 +58,7 @@ export class PictureTile extends Piece {
       face,
       tile.waiting ? h("span", { class: "tile-under waiting" }, "not stored, trying again") : null,
       tile.under && !tile.waiting ? h("span", { class: "tile-under" }, tile.under) : null,
+      tile.differs && !tile.waiting ? h("span", { class: "tile-under differs" }, tile.differs) : null,
     ];
   }
 

@@ -93,14 +93,15 @@ export function panel(name) {
       ? h("p", { class: "row dense" }, h("span", { class: "chip staged" }, diamond(8), row.staged_change), h("button", { type: "button", class: "quiet-link", onclick: () => takeBackChange(name) }, "take back"))
       : h("div", { class: "actions" }, button("Rename", { onclick: () => openForm("rename") }), binary ? button("Merge…", { onclick: () => openForm("merge") }) : null, binary ? linkButton("Label more", { href: address("queue", { concept: name, value: "missing", from: "pictures" }) }) : null),
     shown ? form(name) : null,
-    side(detail.present, 1, row.present, detail.present_query),
-    side(detail.absent, 0, detail.absent_count, detail.absent_query),
-    pushes.length ? h("section", null, h("div", { class: "spread" }, h("h2", null, server().target === "number" ? "How it pushes the number" : "How it pushes each class"), h("span", { class: "meta" }, "score if present")), h("div", { class: "pushes" }, pushes.slice(0, 12).map((one) => pushBar(one.name, one.weight, largest)))) : null,
+    binary
+      ? [side(detail.present, 1, row.present, detail.present_query), side(detail.absent, 0, detail.absent_count, detail.absent_query)]
+      : h("p", { class: "dense" }, h("a", { class: "quiet", href: address("pictures", detail.present_query) }, `Labelled in ${count(row.labelled)} training ${nouns(noun())}`), row.concept.values.length ? `: ${row.concept.values.join(", ")}` : row.concept.unit ? `, in ${row.concept.unit}` : ""),
+    pushes.length ? h("section", null, h("div", { class: "spread" }, h("h2", null, server().target === "number" ? "How it pushes the number" : "How it pushes each class"), h("span", { class: "meta" }, binary ? "score if present" : row.concept.type === "continuous" ? "score, the more of it" : "score, its strongest value")), h("div", { class: "pushes" }, pushes.slice(0, 12).map((one) => pushBar(one.name, one.weight, largest)))) : null,
     notes.length ? h("section", { class: "panel-notes" }, notes.map((note) => h("p", { class: "dense", key: note }, note))) : null,
     row.suspicious ? linkButton(`Work through ${many(row.suspicious, "label")}`, { kind: "ink", cap: "Q", href: address("queue", row.suspicious_query) }) : null,
     row.staged_change
       ? null
-      : h("div", { class: "panel-foot" }, button("Stage removal", { icon: "close", onclick: () => put({ kind: "remove_concept", concept: name }) }), h("p", { class: "meta" }, row.importance ? `The class of ${count(row.importance)} of ${count(row.importance_of)} validation ${nouns(noun())} hangs on it.` : `No validation ${noun()} changes class without it.`)),
+      : h("div", { class: "panel-foot" }, button("Stage removal", { icon: "close", onclick: () => put({ kind: "remove_concept", concept: name }) }), server().target === "number" ? null : h("p", { class: "meta" }, row.importance ? `The class of ${count(row.importance)} of ${count(row.importance_of)} validation ${nouns(noun())} hangs on it.` : `No validation ${noun()} changes class without it.`)),
     store.get().connection === "gone" ? h("span", null) : null,
   );
 }

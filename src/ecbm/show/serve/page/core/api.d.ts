@@ -342,6 +342,27 @@ export interface LabelsCorrected {
   examples: Ref[];
 }
 
+export interface LearnRequest {
+  version: number;
+  /** The order that the page shows. */
+  ranking?: number;
+  /** Questions that keep their place. */
+  seen?: QuestionKey[];
+}
+
+export interface Learned {
+  version: number;
+  ready: boolean;
+  /** The job that ranks again, while `ready` is false; ask again at its end. */
+  job: string | null;
+  /** The new order, for `ranking` of /api/queue. */
+  ranking: number;
+  /** How many answers it has learnt from. */
+  answers: number;
+  /** How many of the next 10 questions were not among them before. */
+  moved: number;
+}
+
 export interface Loading {
   step: string;
   done: number;
@@ -530,6 +551,8 @@ export interface Question {
   label_words: string;
   predicted_words: string;
   status: "plain" | "staged" | "kept" | "unsure" | "removed";
+  /** The staged label, if `status` is 'staged'. */
+  staged: number | string | null;
   fields: Field_[];
 }
 
@@ -584,6 +607,8 @@ export interface ReadingChanges {
 export interface Reason {
   kind: string;
   words: string;
+  /** Before the drawing, where it says something else than the words. */
+  note: string;
   shares: ShownShare[];
   examples: Tile[];
 }

@@ -8,7 +8,7 @@ import { many } from "./words.js";
 /** @typedef {import("./api.js").Job} Job */
 /** @typedef {import("./api.js").Problem} Problem */
 /** @typedef {import("./api.js").Tile["status"]} Status */
-/** @typedef {{ status: Status, value: number | string | null, waiting: boolean }} Mark */
+/** @typedef {{ status: Status, value: number | string | null, waiting: boolean, revision?: number }} Mark `revision`: the server's, once it has stored the answer */
 /** @typedef {{ author: string | null, version: number, time: string, words: string, conflicts: number, total: number }} MovedOn */
 
 /**
@@ -142,8 +142,10 @@ const writer = createWriter({
     for (const item of answer.items ?? []) {
       const key = markKey(item.id, item.concept);
       const now = store.get().marks[key];
-      if (key === write.key && now) setMark(key, { ...now, status: item.status, waiting: false });
+      if (key === write.key && now) setMark(key, { ...now, status: item.status, waiting: false, revision: answer.revision });
     }
+    const kept = store.get().marks[write.key];
+    if (kept) setMark(write.key, { ...kept, revision: answer.revision });
     const counts = answer.staged ?? answer.counts;
     store.set((state) => ({
       connection: "there",
@@ -206,11 +208,19 @@ function count(key, _id, _concept, status) {
   });
 }
 
-/** What the server says of a label the page is about to show: so that the counter knows where it starts. @param {string} id @param {string | null} concept @param {Status} status @param {number | string | null} value */
-export function know(id, concept, status, value) {
+/**
+ * What the server says of a label the page is about to show: so that the counter knows where it starts. An answer that was
+ * stored after the server had looked (at `revision`) is newer than what it says.
+ * @param {string} id
+ * @param {string | null} concept
+ * @param {Status} status
+ * @param {number | string | null} value
+ * @param {number} revision
+ */
+export function know(id, concept, status, value, revision) {
   const key = markKey(id, concept);
   const now = store.get().marks[key];
-  if (now?.waiting || waitingWrites().some((write) => write.key === key)) return;
+  if (now?.waiting || (now?.revision ?? 0) > revision || waitingWrites().some((write) => write.key === key)) return;
   if (!now && status === "plain") return;
   if (now && now.status === status && now.value === value) return;
   setMark(key, { status, value, waiting: false });
@@ -253,10 +263,18 @@ export async function change(task) {
   }
 }
 
+/** An answer may have been stored while the state was on its way: its counts are the newer ones. @param {ServerState} asked */
+function newest(asked) {
+  const now = store.get().server;
+  if (!now || now.version !== asked.version || now.revision <= asked.revision) return asked;
+  return { ...asked, revision: now.revision, staged: now.staged, unsure: now.unsure };
+}
+
 /** Ask the server again who, which version and what is staged. */
 export async function refreshState() {
   try {
-    store.set({ server: await get("/api/state"), connection: "there", refusal: null });
+    const asked = await get("/api/state");
+    store.set({ server: newest(asked), connection: "there", refusal: null });
   } catch (failure) {
     if (!(failure instanceof Refusal)) throw failure;
     if (failure.gone) store.set({ connection: "gone" });

@@ -55,9 +55,12 @@ export function plain(value) {
   return String(Number(value.toFixed(digits))).replace("-", "\u2212");
 }
 
+/** A field of a record: numbers as people write them. @param {number | string | null | undefined} value */
+export const shown = (value) => (typeof value === "number" ? plain(value) : (value ?? "–"));
+
 /** "0.1 s", "14 s", "3 min". @param {number} value */
 export function seconds(value) {
-  if (value < 0.095) return `under 0.1${THIN}s`;
+  if (value < 0.095) return `<${THIN}0.1${THIN}s`;
   if (value < 9.95) return `${value.toFixed(1)}${THIN}s`;
   return value < 120 ? `${Math.round(value)}${THIN}s` : `${Math.round(value / 60)}${THIN}min`;
 }
@@ -95,6 +98,13 @@ export function when(time, short = false) {
   if (then.getFullYear() !== now.getFullYear()) return `${longDay.format(then)} ${clock.format(then)}`;
   return `${weekday.format(then).replace(",", "")} ${clock.format(then)}`;
 }
+
+/**
+ * Whether a label is one of its concept's values by name: a grade is a number, its name is not.
+ * @param {number | string | null | undefined} label
+ * @param {string} value
+ */
+export const isValue = (label, value) => (typeof label === "number" ? label === Number(value) : label === value);
 
 /** @param {string} text */
 export const capital = (text) => (text ? text[0].toUpperCase() + text.slice(1) : text);

@@ -6,7 +6,7 @@ import { get } from "../core/server.js";
 import { run, running } from "../core/jobs.js";
 import { capital, count, many, nouns, when } from "../core/words.js";
 import { change, load, noun, server, slice, store, things } from "../core/app.js";
-import { button, certifiedChip, chip, linkButton, shapes, trouble } from "../components/marks.js";
+import { button, certifiedChip, chip, empty, linkButton, shapes, trouble } from "../components/marks.js";
 import { metricLines, outcomeCounts } from "../components/changes.js";
 import { tile } from "../components/tile.js";
 import { dot } from "../core/icons.js";
@@ -141,7 +141,7 @@ function comparisonColumn() {
   const { comparison, view, problemcompare } = part.get();
   const two = pair();
   if (!view || !two) return shapes(6);
-  if (view.rows.filter((row) => row.version > 0).length < 2) return h("p", { class: "soft" }, "There is one version. What edits change is compared here.");
+  if (view.rows.filter((row) => row.version > 0).length < 2) return empty("There is one version so far.", "Correct a label and commit it: what that changed is then shown here, beside the version before.", linkButton("Queue", { kind: "ink", href: address("queue") }));
   const head = h("div", { class: "spread compare-head" }, h("div", { class: "row" }, h("h2", null, "Compare"), versionChoice("first"), icon("arrow"), versionChoice("second")), comparison ? h("span", { class: "meta" }, `${many(comparison.edits, "edit")}, ${comparison.people.length === 1 ? comparison.people[0] : `${comparison.people.length} people`}`) : null);
   if (problemcompare) return [head, trouble(problemcompare.what, problemcompare.todo)];
   if (!comparison) return [head, two.first === two.second ? h("p", { class: "soft" }, "Choose two different versions.") : shapes(5)];

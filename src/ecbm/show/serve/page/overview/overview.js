@@ -180,8 +180,8 @@ function waiting(view) {
     h(
       "div",
       { class: "wait" },
-      h("div", null, h("p", null, suspicious === null ? "Looking for suspicious labels …" : [h("b", null, count(suspicious)), suspicious === 1 ? " suspicious label" : " suspicious labels"]), h("p", { class: "meta cut" }, by ? `${by}${wait.suspicious_by_concept.length > 3 ? " …" : ""}` : "the queue fills by itself")),
-      linkButton("Start", { kind: "ink", cap: "Q", href: address("queue") }),
+      h("div", null, h("p", null, suspicious === null ? "Looking for suspicious labels …" : suspicious === 0 ? "No label looks suspicious" : [h("b", null, count(suspicious)), suspicious === 1 ? " suspicious label" : " suspicious labels"]), h("p", { class: "meta cut" }, by ? `${by}${wait.suspicious_by_concept.length > 3 ? " …" : ""}` : suspicious === 0 ? `look through the ${nouns(noun())} yourself` : "the queue fills by itself")),
+      suspicious === 0 ? linkButton("Look", { href: address("pictures", { wrong: "concept" }) }) : linkButton("Start", { kind: "ink", cap: "Q", href: address("queue") }),
     ),
     h(
       "div",

@@ -3,6 +3,7 @@ import { h } from "../core/dom.js";
 import { diamond, dot } from "../core/icons.js";
 import { answer, mark, slice, takeBack } from "../core/app.js";
 import { button } from "../components/marks.js";
+import { plain } from "../core/words.js";
 import { part as sample, setTried } from "./trying.js";
 
 const part = slice("continuous", { open: "", text: "" });
@@ -23,8 +24,8 @@ export function continuousRow(id, label, info) {
     "div",
     { key: label.concept, class: ["continuous-row", tried !== undefined && "tried", now.status === "staged" && "is-staged"] },
     h("span", { class: "bar-name" }, info.title),
-    h("span", { class: ["number", label.wrong && "wrong-word"] }, tried !== undefined ? [h("s", null, label.predicted_words), " ", h("b", null, `${tried} ${info.unit}`.trim())] : label.predicted_words),
-    h("span", { class: "number" }, dot(label.label === null ? null : 1), " ", now.status === "staged" ? [h("s", null, label.label_words), " ", diamond(), " ", h("span", { class: "staged-word" }, `${now.value} ${info.unit}`.trim())] : label.label_words),
+    h("span", { class: ["number", label.wrong && "wrong-word"] }, tried !== undefined ? [h("s", null, label.predicted_words), " ", h("b", null, `${plain(Number(tried))} ${info.unit}`.trim())] : label.predicted_words),
+    h("span", { class: "number" }, dot(label.label === null ? null : 1), " ", now.status === "staged" ? [h("s", null, label.label_words), " ", diamond(), " ", h("span", { class: "staged-word" }, `${plain(Number(now.value))} ${info.unit}`.trim())] : label.label_words),
     h("button", { type: "button", class: "quiet-link", "aria-expanded": open === label.concept, onclick: () => (open === label.concept ? close() : part.set({ open: label.concept, text: "" })) }, "change"),
     open === label.concept
       ? h(

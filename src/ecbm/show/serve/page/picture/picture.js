@@ -2,7 +2,7 @@
 import { h } from "../core/dom.js";
 import { diamond, dot, icon } from "../core/icons.js";
 import { address, go, sampleAddress } from "../core/router.js";
-import { count, many, plain, probability, signed } from "../core/words.js";
+import { count, many, plain, probability, signed, isValue } from "../core/words.js";
 import { change, mark, noun, say, server, stage, store } from "../core/app.js";
 import { post } from "../core/server.js";
 import { cap, shapes, trouble, wrongChip } from "../components/marks.js";
@@ -108,7 +108,7 @@ function conceptColumn(view) {
   /** @param {Row} row */
   const line = (row) => {
     const now = mark(view.id, row.concept, row.label.status, row.label.staged);
-    const staged = now.status === "staged" ? (row.value === null ? Number(now.value ?? (row.given ? 0 : 1)) : Number(String(now.value) === row.value)) : undefined;
+    const staged = now.status === "staged" ? (row.value === null ? Number(now.value ?? (row.given ? 0 : 1)) : Number(isValue(now.value, row.value))) : undefined;
     const showStaged = row.value === null || (staged !== undefined && (staged === 1 || row.given === 1));
     return conceptBar({
       key: row.key, title: row.title, group: groupOf(row), predicted: row.predicted, label: row.given, waiting: now.waiting,
@@ -207,7 +207,7 @@ function classColumn(view) {
             offered.length > 1
               ? h("span", { class: "segments" }, offered.slice(0, 3).map((one) => h("button", { type: "button", key: one.name, "aria-pressed": one.name === score.name, onclick: () => { part.set({ chosen: one.name }); fetchBehind(); } }, one.name)))
               : h("span", { class: "meta" }, score.name)),
-          scoreChart(score, tried?.parts.length ? tried : null, Object.keys(part.get().tried), 9),
+          scoreChart(score, tried?.parts.length ? tried : null, Object.keys(part.get().tried), 9, number ? `Sum: the ${server().target_name}${server().unit ? `, in ${server().unit}` : ""}` : undefined),
         )
       : null,
     h("hr", { class: "line" }),

@@ -2,6 +2,7 @@
 import { get, post } from "../core/server.js";
 import { answer, know, load, mark, slice, store, takeBack } from "../core/app.js";
 import { concept, filterOf } from "../components/filters.js";
+import { isValue } from "../core/words.js";
 
 /** @typedef {import("../core/api.js").SampleView} SampleView */
 /** @typedef {import("../core/api.js").Label} Label */
@@ -41,7 +42,7 @@ export function refresh() {
   const { id, chosen } = part.get();
   load(part, () => get("/api/sample", { id, class_name: chosen }), (view) => {
     part.set({ view, problem: null });
-    for (const group of view.groups) for (const label of group.labels) know(id, label.concept, label.status, label.staged);
+    for (const group of view.groups) for (const label of group.labels) know(id, label.concept, label.status, label.staged, view.revision);
     const focus = rows(view).findIndex((row) => row.concept === query.concept);
     if (query.concept && focus >= 0 && part.get().here < 0) part.set({ here: focus });
     fetchBehind();
@@ -76,7 +77,7 @@ export function rowsOf(label, grouped) {
   if (info.type === "continuous") return [];
   return info.values.map((value) => ({
     key: `${label.concept}\n${value}`, concept: label.concept, value, title: value, label, predicted: label.probabilities[value] ?? 0,
-    given: label.label === null ? null : Number(label.label_words === value || label.label === value),
+    given: label.label === null ? null : Number(isValue(label.label, value)),
   }));
 }
 
@@ -122,7 +123,7 @@ export function correct(row) {
   const { id } = part.get();
   const now = mark(id, row.concept, row.label.status, row.label.staged);
   if (row.value !== null) {
-    const staged = now.status === "staged" && String(now.value) === row.value;
+    const staged = now.status === "staged" && isValue(now.value, row.value);
     if (staged) takeBack(id, row.concept);
     else answer(id, row.concept, "value", row.given === 1 ? "kept" : "staged", row.value);
     return;

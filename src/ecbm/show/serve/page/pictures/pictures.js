@@ -3,12 +3,12 @@ import { h } from "../core/dom.js";
 import { icon } from "../core/icons.js";
 import { address, go, sampleAddress } from "../core/router.js";
 import { get } from "../core/server.js";
-import { capital, count, nouns, percent } from "../core/words.js";
+import { capital, count, nouns, percent, shown } from "../core/words.js";
 import { know, load, mark, noun, server, slice, store, things } from "../core/app.js";
 import { chip, empty, linkButton, shapes, trouble } from "../components/marks.js";
 import { tile } from "../components/tile.js";
 import "../components/window.js";
-import { closeFilters, conceptTitle, filterChips, filterCount, filterOf, filtersOpen, openFilters } from "../components/filters.js";
+import { concept, closeFilters, conceptTitle, filterChips, filterCount, filterOf, filtersOpen, openFilters } from "../components/filters.js";
 import { keepPlace, readPlace } from "../core/preferences.js";
 
 /** @typedef {import("../core/api.js").Tile} Tile */
@@ -57,7 +57,7 @@ function fetchWindow(number) {
       const items = { ...part.get().items };
       found.items.forEach((/** @type {Tile} */ item, /** @type {number} */ place) => {
         items[found.offset + place] = item;
-        if (item.concept) know(item.id, item.concept.concept, item.concept.status, null);
+        if (item.concept) know(item.id, item.concept.concept, item.concept.status, item.concept.staged, found.revision);
       });
       part.set({ items, total: found.total, words: found.words, revision: found.revision, known: true });
     },
@@ -78,10 +78,15 @@ let remember = 0;
 /** The line under a picture: what matters for this filter. @param {Tile} item */
 function under(item) {
   if (item.similarity !== null && item.similarity !== undefined) return `${item.label} · ${item.similarity.toFixed(2)}`;
-  if (item.concept) return `${item.concept.predicted_words === "present" || typeof item.concept.predicted === "number" ? percent(Number(item.concept.predicted)) : item.concept.predicted_words} · ${item.concept.label_words}`;
-  if (item.right === false && item.predicted) return `${item.label}, read ${item.predicted}`;
+  if (item.concept) {
+    const yesNo = (concept(item.concept.concept)?.type ?? "binary") === "binary";
+    return `${yesNo ? percent(Number(item.concept.predicted)) : item.concept.predicted_words} · ${item.concept.label_words === "missing" ? "no label" : item.concept.label_words}`;
+  }
   return item.label;
 }
+
+/** Where the model reads another class, that one on a line of its own. @param {Tile} item */
+const readAs = (item) => (!item.concept && item.similarity == null && item.right === false && item.predicted ? `read ${item.predicted}` : null);
 
 /** @param {number} index */
 function cell(index) {
@@ -94,7 +99,7 @@ function cell(index) {
   const badge = given.status === "staged" || given.status === "removed" ? "staged" : given.status === "kept" || given.status === "unsure" ? given.status : wrong ? "wrong" : null;
   const filter = { ...filterOf(words), sort: words.sort ?? "" };
   if (server().kind === "table") return record(item, badge, sampleAddress(item.id, filter));
-  return tile({ id: item.id, source: item.thumb, badge, href: sampleAddress(item.id, filter), under: under(item), waiting: given.waiting, words: `${item.id}, ${under(item)}` }, { key: "tile" });
+  return tile({ id: item.id, source: item.thumb, badge, href: sampleAddress(item.id, filter), under: under(item), differs: readAs(item), waiting: given.waiting, words: [item.id, under(item), readAs(item)].filter(Boolean).join(", ") }, { key: "tile" });
 }
 
 /** A row of a table as a card with its first fields. @param {Tile} item @param {string | null} badge @param {string} href */
@@ -103,8 +108,8 @@ function record(item, badge, href) {
     "a",
     { key: "record", class: ["record-card", badge], href },
     h("span", { class: "spread" }, h("b", { class: "mono" }, item.id), badge === "wrong" ? h("span", { class: "wrong-word" }, icon("unequal", 12)) : badge ? chip(badge) : null),
-    h("span", { class: "meta" }, under(item)),
-    h("span", { class: "record-fields meta" }, item.fields.slice(0, 3).map((field) => h("span", { key: field.name }, `${field.name} `, h("b", null, String(field.value ?? "–"))))),
+    h("span", { class: "meta" }, [under(item), readAs(item)].filter(Boolean).join(", ")),
+    h("span", { class: "record-fields meta" }, item.fields.slice(0, 3).map((field) => h("span", { key: field.name }, `${field.name} `, h("b", null, shown(field.value))))),
   );
 }
 
@@ -144,7 +149,7 @@ export const pictures = {
       body = h("windowed-list", {
         key: `grid ${key}`, class: "picture-grid",
         given: {
-          total, width: table ? 236 : narrow() ? 104 : 116, height: table ? 112 : narrow() ? 126 : 138, gap: 12, at, label: capital(nouns(noun())), inSight, item: cell,
+          total, width: table ? 236 : narrow() ? 104 : 116, height: table ? 112 : narrow() ? 138 : 150, gap: 12, at, label: capital(nouns(noun())), inSight, item: cell,
           fixedHeight: table, inset: 16, revision: [items, store.get().marks],
         },
       });

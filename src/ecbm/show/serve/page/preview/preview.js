@@ -71,10 +71,9 @@ function changesColumn() {
     stale ? progress("Working out what would change") : null,
     h("h2", { class: "preview-title" }, view.words),
     outcomeCounts(view),
-    view.flips_total === 0 && view.readings_changed === 0
+    view.flips_total === 0 && server().target === "class"
       ? h("p", { class: "soft" }, "The labels are still worth having; commit if you like.")
       : null,
-    view.largest_change !== null && view.largest_change !== undefined ? h("p", { class: "soft" }, `The largest change of the number: ${view.largest_change.toPrecision(2)} ${server().unit}`) : null,
     h("div", { class: "flips" }, view.flips.slice(0, 24).map((flip, index) => flipCard(flip, index === part.get().at - 1))),
     view.flips_total > 24 ? h("p", { class: "meta" }, h("a", { class: "quiet", href: address("pictures", { ids: view.flips.map((flip) => flip.id).join(",") }) }, `all ${count(view.flips_total)}`)) : null,
     view.readings_changed

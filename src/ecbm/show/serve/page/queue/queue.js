@@ -2,15 +2,15 @@
 import { h } from "../core/dom.js";
 import { diamond, dot, icon } from "../core/icons.js";
 import { address, go, sampleAddress } from "../core/router.js";
-import { capital, count, nouns } from "../core/words.js";
+import { capital, count, many, nouns, shown } from "../core/words.js";
 import { answer, mark, noun, say, server, store } from "../core/app.js";
 import { cap, empty, linkButton, shapes, trouble } from "../components/marks.js";
 import { tile } from "../components/tile.js";
 import "../components/window.js";
 import { closeFilters, concept, conceptTitle, filterChips, filterCount, filtersOpen, openFilters } from "../components/filters.js";
-import { detailKey, enter, goTo, inSight, part, refresh, sourceOf } from "./questions.js";
+import { answered, detailKey, enter, goTo, inSight, part, refresh, sourceOf } from "./questions.js";
 import { reasonsPanel } from "./reasons.js";
-import { valueAnswers } from "./values.js";
+import { answerKey, isLabel, valueAnswers, valuesOf } from "./values.js";
 
 /** @typedef {import("./questions.js").Question} Question */
 
@@ -25,7 +25,7 @@ function asks(question) {
   const info = concept(question.concept);
   const title = info ? (info.title.includes(":") ? `${info.group_title} ${info.short}` : info.title) : question.concept;
   if (info && info.type !== "binary") return `${title}: what is it?`;
-  return server().kind === "pictures" ? `${title}: do you see it?` : `${title}: is it there?`;
+  return server().kind === "pictures" ? `${title}: do you see it?` : `${title}: does it apply?`;
 }
 
 /** @param {Question} question */
@@ -39,12 +39,14 @@ function give(given) {
   const status = given === "unsure" ? "unsure" : question.label_words === given ? "kept" : "staged";
   answer(question.id, question.concept, given, status);
   next(given);
+  answered(query());
 }
 
 /** @param {Question} question @param {string | number} value */
 export function giveValue(question, value) {
-  answer(question.id, question.concept, "value", String(value) === question.label_words ? "kept" : "staged", value);
+  answer(question.id, question.concept, "value", isLabel(question, value) ? "kept" : "staged", value);
   next(String(value));
+  answered(query());
 }
 
 /** @param {string} given */
@@ -92,7 +94,7 @@ function filters() {
     ),
     filterChips("queue", words, (all) => ({ from: all.from ?? "" })),
     h("span", { class: "gap" }),
-    h("span", { class: "queue-order meta" }, suspicious ? "Most likely wrong first" : ""),
+    h("span", { class: "queue-order meta" }, suspicious ? `Most likely wrong first${part.get().moved ? `; your answers moved ${many(part.get().moved, "label")} up` : ""}` : ""),
     h("span", { class: "queue-place-short" }, place()),
     h("button", { type: "button", class: "choice faint", "aria-pressed": blind, onclick: toggleBlind }, blind ? "Reading blind" : [h("span", { class: "long" }, "Hide the reasons, read blind"), h("span", { class: "short" }, "Blind")], cap("B")),
   );
@@ -105,7 +107,7 @@ const place = () => {
 
 /** @param {Question} question @param {boolean} hidden */
 function answers(question, hidden) {
-  const given = mark(question.id, question.concept, question.status);
+  const given = mark(question.id, question.concept, question.status, question.staged);
   const said = given.status === "plain" ? null : given.status === "unsure" ? "unsure" : given.status === "kept" ? question.label_words : given.value === 1 ? "present" : "absent";
   /** @param {"present" | "absent" | "unsure"} name @param {string} key */
   const one = (name, key) => {
@@ -142,7 +144,7 @@ function stageOf(question) {
           "div",
           { class: "stage-fields" },
           h("p", { class: "mono" }, question.id),
-          h("dl", { class: "fields" }, question.fields.map((field) => [h("dt", null, field.name), h("dd", null, String(field.value ?? "–"))])),
+          h("dl", { class: "fields" }, question.fields.map((field) => [h("dt", null, field.name), h("dd", null, shown(field.value))])),
         ),
     h("h2", { class: "stage-question" }, asks(question)),
     h(
@@ -207,12 +209,14 @@ function nothing() {
   if (sourceOf(words) === "pictures") {
     return empty(`No ${noun()} fits all ${filterCount(words)} filters.`, "Take one away.", linkButton("Only suspicious labels", { href: address("queue") }));
   }
+  const other = concepts.length > 0 || filterCount(words) > 0;
   return empty(
     "Nothing suspicious is left here.",
-    "Choose another concept, or look at what you have staged.",
+    other ? "Choose another concept, or look at what you have staged." : server().staged.total ? "Look at what you have staged, or ask about every label of a concept." : "Ask about every label of a concept, or correct what you find yourself.",
     concepts.slice(0, 4).map((one) => linkButton(`${conceptTitle(one.name)}, ${count(one.count)}`, { href: address("queue", one.query || { concept: one.name }) })),
     filterCount(words) ? linkButton("All suspicious labels", { href: address("queue") }) : null,
     server().staged.total ? linkButton("Preview", { cap: "P", href: address("preview") }) : null,
+    other ? null : [linkButton("Concepts", { href: address("concepts") }), linkButton(capital(nouns(noun())), { href: address("pictures") })],
   );
 }
 
@@ -229,8 +233,11 @@ export const queue = {
     const question = here();
     const asked = !question || binary(question);
     return [
-      { key: "1", words: "answer", run: () => give("present"), tray: asked },
-      { key: "0", words: "answer", run: () => give("absent"), tray: asked },
+      ...(asked ? [
+        { key: "1", words: "answer", run: () => give("present"), tray: true },
+        { key: "0", words: "answer", run: () => give("absent"), tray: true },
+      ] : []),
+      ...(question && !asked ? digits(question) : []),
       { key: "u", words: "answer", run: () => give("unsure"), tray: true },
       { key: "ArrowLeft", words: "back, next", run: () => step(-1), tray: true },
       { key: "ArrowRight", words: "back, next", run: () => step(1), tray: true },
@@ -238,8 +245,7 @@ export const queue = {
       { key: "o", words: `open ${noun()}`, run: open, tray: true },
       { key: "f", words: "filter", run: () => openFilters("queue") },
       { key: "b", words: "read blind", run: toggleBlind },
-      ...(question && !asked ? digits(question) : []),
-    ].filter((key) => asked || !["1", "0"].includes(key.key) || key.words !== "answer");
+    ];
   },
   draw() {
     const { total, problem, loading, ready, job, items, at } = part.get();
@@ -254,10 +260,13 @@ export const queue = {
   },
 };
 
-/** Keys 1 to 9 for the values of a typed concept or the classes. @param {Question} question @returns {import("../core/keys.js").Key[]} */
+/** A digit for each value of a typed concept or class. @param {Question} question @returns {import("../core/keys.js").Key[]} */
 function digits(question) {
-  const values = question.concept === null ? server().classes : (concept(question.concept)?.values ?? []);
-  return values.slice(0, 9).map((value, index) => ({ key: String(index + 1), words: `answer ${value}`, run: () => giveValue(question, value) }));
+  const values = valuesOf(question);
+  return values.flatMap((value, index) => {
+    const key = answerKey(values, index);
+    return key ? [{ key, words: "answer", run: () => giveValue(question, value), tray: true }] : [];
+  });
 }
 
 /** @param {string | null} job */

@@ -7,7 +7,7 @@ import { mark } from "../core/app.js";
 import { greyBar, labelWord } from "../components/bars.js";
 import { shapes } from "../components/marks.js";
 import { tile } from "../components/tile.js";
-import { conceptTitle } from "../components/filters.js";
+import { concept, conceptTitle } from "../components/filters.js";
 import { detailKey, part } from "./questions.js";
 
 /** @typedef {import("./questions.js").Question} Question */
@@ -17,15 +17,24 @@ import { detailKey, part } from "./questions.js";
 /** The model's bar against the label's dot. @param {Detail} detail */
 function modelBar(detail) {
   const label = detail.label;
-  if (!label || typeof label.predicted !== "number") return null;
-  const value = typeof label.label === "number" ? label.label : null;
+  if (!label || label.probability === null || label.probability === undefined) return null;
+  const yesNo = (concept(label.concept)?.type ?? "binary") === "binary";
+  const value = yesNo && typeof label.label === "number" ? label.label : null;
   return h(
     "div",
     { class: "reason-bar" },
-    h("span", { class: "bar-track" }, h("span", { class: ["bar-fill", label.wrong && "hatched"], style: { width: `${100 * label.predicted}%` } }), h("span", { class: "bar-tick" })),
-    h("span", { class: ["dense", label.wrong && "wrong-word"] }, percent(label.predicted), " ", label.wrong ? icon("unequal", 13) : null),
-    h("span", { class: "meta nowrap" }, dot(value), ` ${labelWord(value)}`),
+    h("span", { class: "bar-track" }, h("span", { class: ["bar-fill", label.wrong && "hatched"], style: { width: `${100 * label.probability}%` } }), h("span", { class: "bar-tick" })),
+    h("span", { class: ["dense", label.wrong && "wrong-word"] }, percent(label.probability), yesNo ? "" : ` ${label.predicted_words}`, " ", label.wrong ? icon("unequal", 13) : null),
+    h("span", { class: "meta nowrap" }, yesNo ? [dot(value), ` ${labelWord(value)}`] : label.label_words === "missing" ? "no label" : `label: ${label.label_words}`),
   );
+}
+
+/** Under a similar picture: the label's dot, or its value in words. @param {Reason["examples"][number]} one */
+function exampleLabel(one) {
+  if (!one.concept) return null;
+  const yesNo = (concept(one.concept.concept)?.type ?? "binary") === "binary";
+  if (yesNo) return typeof one.concept.label === "string" ? null : dot(one.concept.label);
+  return h("span", { class: "meta" }, one.concept.label_words === "missing" ? "–" : one.concept.label_words);
 }
 
 /** @param {Reason} reason @param {number} index @param {Detail} detail @param {string | null} about */
@@ -38,13 +47,14 @@ function drawReason(reason, index, detail, about) {
       "div",
       null,
       h("p", null, reason.words),
+      reason.note ? h("p", { class: "meta" }, reason.note) : null,
       reason.kind === "model" ? modelBar(detail) : null,
       reason.examples.length
         ? h(
             "ul",
             { class: "reason-examples" },
             reason.examples.slice(0, 6).map((one) =>
-              h("li", { key: one.id }, tile({ id: one.id, source: one.thumb, href: sampleAddress(one.id, about ? { concept: about } : {}), words: `${one.id}, ${one.concept?.label_words ?? one.label}` }), one.concept && typeof one.concept.label !== "string" ? dot(one.concept.label) : null)),
+              h("li", { key: one.id }, tile({ id: one.id, source: one.thumb, href: sampleAddress(one.id, about ? { concept: about } : {}), words: `${one.id}, ${one.concept?.label_words ?? one.label}` }), exampleLabel(one))),
           )
         : null,
       reason.shares.length && reason.kind !== "model" && reason.examples.length === 0
