@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +96,12 @@ def python(*arguments: str | Path, **environment: str) -> subprocess.CompletedPr
         env=os.environ | environment,
         check=False,
     )
+
+
+def in_own_thread(work: Callable[[], Any]) -> Any:
+    """What starts an event loop, away from the loop that the browser of other tests keeps in the main thread."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(work).result()
 
 
 def torchrun(count: int) -> list[str]:

@@ -14,6 +14,7 @@ from workspace_kit import SIGNATURE, run
 
 import ecbm
 from ecbm.keep.workspace import Workspace
+from ecbm.options import named_as_flags
 from ecbm.show.cli import app
 from kit import same_bytes
 from number_kit import edits, numbered
@@ -93,7 +94,8 @@ def test_a_table_goes_through_the_command_line(tmp_path: Path, monkeypatch: pyte
     frame[["id", "split", "price", *names]].to_csv("homes.csv", index=False)
     np.save("x.npy", DATA.x.numpy())
     source = ["--data", "homes.csv", "--features", "x.npy", "--label-column", "price"]
-    asked = CliRunner().invoke(app, ["init", "ward", *source])
+    with named_as_flags():
+        asked = CliRunner().invoke(app, ["init", "ward", *source])
     assert isinstance(asked.exception, ecbm.InputError)
     assert "--type price=continuous" in str(asked.exception)
     assert not Path("ward").exists()

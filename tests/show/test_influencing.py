@@ -69,8 +69,8 @@ def test_tables_and_plots_are_written(ward, run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "give one of --samples, --labels and --concepts"),
-        (("--samples", "--labels"), "give one of --samples, --labels and --concepts"),
+        ((), "give one of --samples, --labels, --concepts and --together"),
+        (("--samples", "--labels"), "give one of --samples, --labels, --concepts and --together"),
         (("--samples", "--of", "s9999"), "unknown sample id or split 's9999'"),
         (("--samples", "--loss", "rund"), "unknown loss 'rund'; did you mean 'round'?"),
         (("--samples", "--out", "a.png"), "give a .csv, .svg or .html file"),

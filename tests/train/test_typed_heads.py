@@ -287,7 +287,7 @@ def test_a_concept_that_repeats_the_class_is_remarked(data: ecbm.Dataset) -> Non
 
 def test_one_class_alone_is_remarked(data: ecbm.Dataset) -> None:
     same = data.replace(labels=torch.zeros_like(data.labels), class_names=["ill"])
-    with pytest.warns(UserWarning, match="every sample has the class 'ill'"):
+    with pytest.warns(UserWarning, match="every training sample has the class 'ill'"):
         ecbm.train(same, LINEAR)
 
 

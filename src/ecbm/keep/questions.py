@@ -84,7 +84,7 @@ class Questions(Records):
         >>> list(found.to_frame().columns)[:5]
         ['id', 'concept', 'recorded', 'value', 'score']
         >>> workspace.preview(found.to_edit())["method"]
-        'exact'
+        'auto'
         """
         from ecbm.verify.suggest.read_answers import read_annotators, read_answers
         from ecbm.verify.suggest.suggest import suggest

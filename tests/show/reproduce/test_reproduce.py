@@ -22,7 +22,7 @@ from ecbm.show.reproduce.report import table_block
 from ecbm.show.reproduce.run import Shard, run_experiments
 from ecbm.show.reproduce.settings import NAMES, layered, read_settings
 from ecbm.show.reproduce.store import Store
-from kit import python
+from kit import in_own_thread, python
 from page_kit import launch
 
 pytest.importorskip("matplotlib")
@@ -86,12 +86,16 @@ def test_the_report_of_one_experiment_has_no_summary_of_all(tmp_path):
 
 
 def test_the_report_fits_the_screen_and_asks_nobody_and_its_long_tables_are_open_on_paper(everything):
+    in_own_thread(lambda: _look_at(everything[0].out / "index.html"))
+
+
+def _look_at(report):
     sync = pytest.importorskip("playwright.sync_api")
     asked_for = []
     with sync.sync_playwright() as playwright:
         page = launch(playwright).new_page()
         page.on("request", lambda request: asked_for.append(request.url))
-        page.goto((everything[0].out / "index.html").as_uri())
+        page.goto(report.as_uri())
         for width in (1100, 390):
             page.set_viewport_size({"width": width, "height": 900})
             page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true })")

@@ -150,12 +150,13 @@ def test_an_erasure_needs_the_words_and_a_reason_without_an_id(table: Workbench)
     client = table.browser("anna")
     sample = table.bench.current().data.split("train").ids[10]
     plan = client.post("/api/forget/plan", json={"ids": [sample, "nobody"]}).json()
-    assert (plan["unknown"], plan["confirm"]) == (["nobody"], "erase 1 row")
+    assert (plan["unknown"], plan["confirm"]) == (["nobody"], "erase 1 record")
     assert any("backups" in words for words in plan["not_reached"])
-    body = {"version": 1, "ids": [sample], "method": "exact", "reason": "withdrew consent", "confirm": "erase 1 ro"}
+    body = {"version": 1, "ids": [sample], "method": "exact", "reason": "withdrew consent"}
+    body["confirm"] = "erase 1 recor"
     assert client.post("/api/forget", json=body).status_code == 422
-    assert client.post("/api/forget", json=body | {"confirm": "erase 1 row", "version": 0}).status_code == 409
-    job = done(client, "/api/forget", body | {"confirm": "erase 1 row", "reason": f"{sample} withdrew"})
+    assert client.post("/api/forget", json=body | {"confirm": "erase 1 record", "version": 0}).status_code == 409
+    job = done(client, "/api/forget", body | {"confirm": "erase 1 record", "reason": f"{sample} withdrew"})
     assert (job["state"], job["problem"]["kind"]) == ("failed", "input")
     assert table.version == 1
 
@@ -181,7 +182,7 @@ def test_a_list_that_was_being_made_during_an_erasure_is_not_kept(
         goes_on.wait(60)
         return [queue.Suspicion(gone, CONCEPT, 1.0, 0.9)]
 
-    monkeypatch.setattr(queue, "_find", slowly)
+    monkeypatch.setattr(queue, "find", slowly)
     before = table.bench.current()
     for path in (table.bench.folder / "cache").glob("suspicious-*"):
         path.unlink()

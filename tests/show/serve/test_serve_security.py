@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ecbm.show.serve.security import Doorkeeper, host_of
+from kit import in_own_thread
 from serve_kit import ADDRESS, Workbench
 
 
@@ -193,4 +194,4 @@ def test_an_answer_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
             writer.close()
             return await found
 
-    assert asyncio.run(accepted()) != 0
+    assert in_own_thread(lambda: asyncio.run(accepted())) != 0

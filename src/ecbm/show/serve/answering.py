@@ -71,8 +71,10 @@ def _item(snapshot: Snapshot, mine: Mine, given: staged_schemas.Answer) -> NewIt
     elif value is None:
         raise InputError(f"the answer about {name!r} has no value; give one, or answer missing")
     else:
-        concept.labels_of(value, f"the answer about {name!r}")  # refuses what is no value of it
-        value = value if concept.type == "categorical" else float(value)
+        labels = concept.labels_of(value, f"the answer about {name!r}")  # refuses what is no value of it
+        if concept.type != "categorical":
+            # Yes and no may come as words; a grade is as many steps above the lowest as its columns say.
+            value = concept.lowest + sum(labels) if concept.type == "ordinal" else labels[0]
     return NewItem("label", given.id, name, answer, value, before)
 
 
